@@ -1,0 +1,104 @@
+"""Settings are frozen dataclasses; here they are made from dictionaries, TOML files and `a.b=c` words."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import os
+import textwrap
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from raindrop.errors import ConfigError, suggest
+
+T = TypeVar("T")
+
+
+def make(kind: type[T], *layers: Mapping[str, Any], where: str = "") -> T:
+    """Build the frozen dataclass `kind` from dictionaries; later ones win.
+
+    An unknown key or a value of the wrong type is a ConfigError that names the key.
+    """
+    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            if key not in known:
+                raise ConfigError(f"Unknown setting '{where}{key}': {suggest(key, known)}")
+            values[key] = value
+    try:
+        return msgspec.convert(values, kind, strict=True)
+    except msgspec.ValidationError as error:
+        reason, _, place = str(error).partition(" - at ")
+        key = place.strip("`").removeprefix("$.") or kind.__name__
+        raise ConfigError(f"Setting '{where}{key}': {reason[0].lower()}{reason[1:]}.") from None
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{where or kind.__name__}: {error}") from None
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """The settings as plain JSON values; `make` gives the same object back."""
+    return dict(msgspec.to_builtins(asdict(config)))
+
+
+def nest(flat: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """{'train.epochs': 5, 'model': {'prune': 0.3}} -> {'train': {'epochs': 5}, 'model': {'prune': 0.3}}."""
+    nested: dict[str, dict[str, Any]] = {"model": {}, "train": {}}
+    for key, value in flat.items():
+        section, dot, name = key.partition(".")
+        if section not in nested:
+            raise ConfigError(f"Unknown setting '{key}': settings start with 'model.' or 'train.'.")
+        if dot:
+            nested[section][name] = value
+        elif isinstance(value, Mapping):
+            nested[section].update(value)
+        else:
+            raise ConfigError(f"'{key}' is a group of settings; give a table of them, or '{key}.NAME'.")
+    return nested
+
+
+def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Settings from a TOML file with the groups [model] and [train]."""
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such settings file.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not a valid TOML file ({error}).") from None
+
+
+def parse_words(words: Iterable[str]) -> dict[str, Any]:
+    """['train.epochs=5', 'model.readout=mean'] -> {'train.epochs': 5, 'model.readout': 'mean'}."""
+    values: dict[str, Any] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"'{word}' is not of the form NAME=VALUE, for example train.epochs=5.")
+        named = {"true": True, "false": False, "none": None}
+        try:
+            value = named[text.lower()] if text.lower() in named else ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            value = text
+        values[key.strip()] = value
+    return values
+
+
+def describe(kind: type) -> dict[str, str]:
+    """The text below each field of a config dataclass, by field name."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    help_of: dict[str, str] = {}
+    for statement, below in zip(tree.body, tree.body[1:], strict=False):
+        if (
+            isinstance(statement, ast.AnnAssign)
+            and isinstance(statement.target, ast.Name)
+            and isinstance(below, ast.Expr)
+            and isinstance(below.value, ast.Constant)
+        ):
+            help_of[statement.target.id] = inspect.cleandoc(str(below.value.value))
+    return help_of

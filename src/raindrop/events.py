@@ -1,0 +1,492 @@
+"""EventTable: the readings of many samples, each sensor at its own times."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike, NDArray
+
+from raindrop.errors import DataError, count_of, suggest
+from raindrop.files import atomic_folder, write_json
+from raindrop.ingest import (
+    SECONDS,
+    BeforeReference,
+    Duplicates,
+    TimeUnit,
+    Unlisted,
+    one_of,
+    require_columns,
+    sort_readings,
+    to_polars,
+)
+from raindrop.splits import stratified_parts
+
+FORMAT = 1
+ARRAYS = {"time": np.float64, "sensor": np.int32, "value": np.float32, "offsets": np.int64}
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which columns of the samples table mean what."""
+
+    label: str | None = None
+    statics: tuple[str, ...] = ()
+    group: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class EventTable:
+    """Readings sorted by (sample, time, sensor), and one row per sample.
+
+    time, sensor, value: every reading, possibly memory-mapped and shared between tables;
+    start, count: where each sample's readings lie in them, so that choosing samples copies nothing.
+    """
+
+    time: NDArray[np.float64]
+    sensor: NDArray[np.int32]
+    value: NDArray[np.float32]
+    start: NDArray[np.int64]
+    count: NDArray[np.int64]
+    sensors: tuple[str, ...]
+    samples: pl.DataFrame
+    roles: Roles = Roles()
+    time_unit: TimeUnit = "hours"
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    """How many readings were left out when the table was built, by reason."""
+
+    # ---------------------------------------------------------------- building
+
+    @classmethod
+    def from_frames(
+        cls,
+        events: Any,
+        samples: Any = None,
+        *,
+        sample: str = "sample",
+        time: str = "time",
+        sensor: str = "sensor",
+        value: str = "value",
+        label: str | None = None,
+        statics: Sequence[str] | None = None,
+        group: str | None = None,
+        cutoff: str | None = None,
+        reference: str | None = None,
+        time_unit: TimeUnit = "hours",
+        sensors: Sequence[str] | None = None,
+        duplicates: Duplicates = "error",
+        before_reference: BeforeReference = "error",
+        unlisted: Unlisted = "error",
+        source: str | None = None,
+    ) -> EventTable:
+        """A table from frames (polars, pandas, Arrow, mappings of columns).
+
+        `label`, `group`, `cutoff` and `reference` name columns of `samples`; a column of that very name is taken
+        without being named. `statics` must be named: an unnamed column is never fed to a model.
+        Date times become hours since the sample's `reference`, or since its first reading where there is none.
+        """
+        what, samples_what = (f"{source} events", f"{source} samples") if source else ("events", "samples")
+        frame = to_polars(events, what)
+        about = None if samples is None else to_polars(samples, samples_what)
+        columns = [] if about is None else about.columns
+        named = {"label": label, "group": group, "cutoff": cutoff, "reference": reference}
+        taken = {role: name or (role if role in columns else None) for role, name in named.items()}
+        wanted = {role: name for role, name in taken.items() if name} | {f"statics[{s}]": s for s in statics or ()}
+        if about is None and wanted:
+            raise DataError(f"There is no samples table, but it is asked for {', '.join(wanted.values())}.")
+        if about is not None:
+            require_columns(about, wanted, samples_what)
+        built = sort_readings(
+            frame,
+            about,
+            sample=sample,
+            time=time,
+            sensor=sensor,
+            value=value,
+            reference=taken["reference"],
+            cutoff=taken["cutoff"],
+            time_unit=time_unit,
+            sensors=sensors,
+            duplicates=duplicates,
+            before_reference=before_reference,
+            unlisted=unlisted,
+            what=what,
+            samples_what=samples_what,
+        )
+        return cls(
+            time=built.time,
+            sensor=built.sensor,
+            value=built.value,
+            start=np.cumsum(built.count) - built.count,
+            count=built.count,
+            sensors=built.sensors,
+            samples=built.samples,
+            roles=Roles(label=taken["label"], statics=tuple(statics or ()), group=taken["group"]),
+            time_unit=built.time_unit,
+            dropped=built.dropped,
+        )
+
+    @classmethod
+    def from_columns(
+        cls, sample: Any, time: Any, sensor: Any, value: Any, samples: Any = None, **options: Any
+    ) -> EventTable:
+        """A table from four equally long lists or arrays; `options` are those of `from_frames`."""
+        columns = {"sample": sample, "time": time, "sensor": sensor, "value": value}
+        lengths = {name: len(column) for name, column in columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise DataError(f"The columns must be equally long, but have {lengths}.")
+        return cls.from_frames(columns, samples, **options)
+
+    @classmethod
+    def read(cls, folder: str | os.PathLike[str], **options: Any) -> EventTable:
+        """The table in a folder: `events.parquet|csv` and `samples.parquet|csv`.
+
+        A folder that `write` made opens memory-mapped, with the roles it was written with; `label`, `statics` and
+        `group` may be named anew. For any other folder `options` are those of `from_frames`.
+        """
+        folder = Path(folder)
+        if not folder.is_dir():
+            raise DataError(
+                f"{folder}: there is no such folder. A table is a folder with events.parquet or events.csv."
+            )
+        if (folder / "table.json").exists():
+            table = _open_written(folder, options)
+            if table is not None:
+                return table
+        events = _read_frame(folder, "events")
+        if events is None:
+            raise DataError(
+                f"{folder}: there is no events.parquet or events.csv; {suggest('events', os.listdir(folder))}"
+            )
+        if (folder / "table.json").exists():
+            about = _read_json(folder / "table.json")
+            defaults = {**about["roles"], "time_unit": about["time_unit"], "before_reference": "keep"}
+            options = {**{name: value for name, value in defaults.items() if value}, **options}
+        return cls.from_frames(events, _read_frame(folder, "samples"), source=str(folder), **options)
+
+    # ---------------------------------------------------------------- looking
+
+    def __len__(self) -> int:
+        return len(self.count)
+
+    @property
+    def shape(self) -> tuple[int]:
+        """(samples,): lets scikit-learn index a table like an array."""
+        return (len(self),)
+
+    @property
+    def num_readings(self) -> int:
+        """Readings of all samples."""
+        return int(self.count.sum())
+
+    @cached_property
+    def ids(self) -> list[str]:
+        """Sample ids, in order."""
+        return self.samples["sample"].to_list()
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """CSR offsets: sample b has readings offsets[b] to offsets[b + 1] of `rows(all samples)`."""
+        return np.concatenate([[0], np.cumsum(self.count)])
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """One label per sample; an error where one is missing."""
+        name = self.roles.label
+        if name is None:
+            raise DataError(
+                "The table has no label. Name the label column with label='NAME'; "
+                f"{suggest('label', self.samples.columns[1:])}"
+            )
+        column = self.samples[name]
+        if column.dtype.is_float():
+            column = column.fill_nan(None)
+        if column.null_count():
+            first = self.samples.filter(column.is_null())["sample"][0]
+            raise DataError(
+                f"{count_of(column.null_count(), len(column), 'samples')} have no label '{name}' (first: '{first}').\n"
+                "Leave them out with table[table.labelled], or fill the label in."
+            )
+        if column.dtype.is_float():
+            if not bool((column == column.floor()).all()):
+                raise DataError(
+                    f"Label '{name}' holds numbers such as {column.filter(column != column.floor())[0]}: "
+                    "that is a quantity, not a class. Turn it into classes first, for example died = risk > 0.5."
+                )
+            column = column.cast(pl.Int64)
+        if not (column.dtype.is_integer() or column.dtype == pl.Boolean):
+            column = column.cast(pl.String)
+        return np.asarray(column.to_list())
+
+    @property
+    def labelled(self) -> NDArray[np.bool_]:
+        """Which samples have a label."""
+        if self.roles.label is None:
+            return np.zeros(len(self), dtype=bool)
+        column = self.samples[self.roles.label]
+        return (column.fill_nan(None) if column.dtype.is_float() else column).is_not_null().to_numpy()
+
+    def rows(self, positions: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """Where the readings of the samples at `positions` lie in time, sensor and value, sample after sample."""
+        start, count = (self.start, self.count) if positions is None else (self.start[positions], self.count[positions])
+        ends = np.cumsum(count)
+        return np.repeat(start - (ends - count), count) + np.arange(ends[-1] if len(ends) else 0)
+
+    def events(self) -> pl.DataFrame:
+        """The readings as a frame: sample, time, sensor, value."""
+        rows = self.rows()
+        position = np.repeat(np.arange(len(self)), self.count)
+        names = pl.Series(self.sensors, dtype=pl.Enum(self.sensors))
+        return pl.DataFrame(
+            {
+                "sample": self.samples["sample"].gather(position),
+                "time": self.time[rows],
+                "sensor": names.gather(self.sensor[rows]) if len(rows) else names.clear(),
+                "value": self.value[rows],
+            }
+        )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A short name for exactly these readings, samples and labels."""
+        digest = hashlib.blake2b(digest_size=16)
+        digest.update(json.dumps([self.sensors, self.time_unit, asdict(self.roles)]).encode())
+        digest.update(self.samples.write_json().encode())
+        digest.update(np.ascontiguousarray(self.count).tobytes())
+        for chunk in np.array_split(np.arange(len(self)), max(1, self.num_readings // 4_000_000)):
+            rows = self.rows(chunk)
+            for column in (self.time, self.sensor, self.value):
+                digest.update(np.ascontiguousarray(column[rows]).tobytes())
+        return digest.hexdigest()
+
+    def __repr__(self) -> str:
+        label = f", label '{self.roles.label}'" if self.roles.label else ""
+        return f"EventTable({len(self):,} samples, {len(self.sensors)} sensors, {self.num_readings:,} readings{label})"
+
+    # ---------------------------------------------------------------- choosing
+
+    def __getitem__(self, key: Any) -> EventTable:
+        """The samples at a position, slice, mask, list of positions, or with these ids."""
+        if isinstance(key, tuple) and len(key) == 2 and key[1] is Ellipsis:  # how scikit-learn asks for rows
+            key = key[0]
+        if isinstance(key, str) or (isinstance(key, list) and key and isinstance(key[0], str)):
+            key = self._positions_of([key] if isinstance(key, str) else key)
+        if isinstance(key, slice):
+            chosen = np.arange(len(self))[key]
+        else:
+            key = np.atleast_1d(np.asarray(key))
+            if key.dtype == bool and len(key) != len(self):
+                raise DataError(f"The mask has {len(key):,} entries, the table {len(self):,} samples.")
+            chosen = np.flatnonzero(key) if key.dtype == bool else key.astype(np.int64)
+            if len(chosen) and (chosen.max() >= len(self) or chosen.min() < -len(self)):
+                raise IndexError(f"Sample position {chosen.max()} is outside a table of {len(self):,} samples.")
+        chosen = np.where(chosen < 0, chosen + len(self), chosen)
+        return replace(self, start=self.start[chosen], count=self.count[chosen], samples=self.samples[chosen])
+
+    def _positions_of(self, ids: Sequence[str]) -> list[int]:
+        position = {name: at for at, name in enumerate(self.ids)}
+        unknown = [name for name in ids if name not in position]
+        if unknown:
+            raise DataError(
+                f"{count_of(len(unknown), len(ids), 'sample ids')} are not in the table "
+                f"(first: '{unknown[0]}'; {suggest(unknown[0], self.ids[:1000])})"
+            )
+        return [position[name] for name in ids]
+
+    def where(self, keep: pl.Expr | ArrayLike | Callable[[pl.DataFrame], Any]) -> EventTable:
+        """Only the readings that `keep` admits; every sample and sensor name stays.
+
+        `keep` is a polars expression over sample, time, sensor and value, a mask over `events()`, or a function of it.
+        """
+        if callable(keep):
+            keep = keep(self.events())
+        try:
+            mask = self.events().select(keep).to_series() if isinstance(keep, pl.Expr) else keep
+        except pl.exceptions.PolarsError as error:
+            raise DataError(
+                f"where(...): {str(error).splitlines()[0]} (columns: sample, time, sensor, value)"
+            ) from None
+        admitted = np.asarray(mask)
+        if admitted.dtype != bool or admitted.shape != (self.num_readings,):
+            raise DataError(
+                f"where(...) needs one true or false per reading ({self.num_readings:,}), "
+                f"not {admitted.dtype} of shape {admitted.shape}."
+            )
+        rows = self.rows()[admitted]
+        position = np.repeat(np.arange(len(self)), self.count)[admitted]
+        count = np.bincount(position, minlength=len(self)).astype(np.int64)
+        return replace(
+            self,
+            time=self.time[rows],
+            sensor=self.sensor[rows],
+            value=self.value[rows],
+            start=np.cumsum(count) - count,
+            count=count,
+        )
+
+    def split(
+        self, parts: Sequence[float] = (0.8, 0.1, 0.1), *, seed: int = 0, by: str | None = None
+    ) -> tuple[EventTable, ...]:
+        """Cut the samples at random into parts with the same mix of labels.
+
+        `by` names a column of the samples table (or is the table's group) whose values are never cut apart.
+        """
+        groups = None
+        by = by or self.roles.group
+        if by is not None:
+            require_columns(self.samples, {"by": by}, "samples")
+            groups = self._codes(by)
+        strata = np.zeros(len(self), dtype=np.int64) if self.roles.label is None else self._codes(self.roles.label)
+        return tuple(self[part] for part in stratified_parts(strata, parts, seed, groups))
+
+    def _codes(self, column: str) -> NDArray[np.int64]:
+        return self.samples[column].cast(pl.String).rank("dense").fill_null(0).to_numpy().astype(np.int64)
+
+    def with_roles(
+        self, *, label: str | None = None, statics: Sequence[str] | None = None, group: str | None = None
+    ) -> EventTable:
+        """The same table with other columns as label, statics or group."""
+        roles = Roles(
+            label=label or self.roles.label,
+            statics=self.roles.statics if statics is None else tuple(statics),
+            group=group or self.roles.group,
+        )
+        wanted = {"label": roles.label, "group": roles.group, **{f"statics[{s}]": s for s in roles.statics}}
+        require_columns(self.samples, {role: name for role, name in wanted.items() if name}, "samples")
+        return replace(self, roles=roles)
+
+    def with_labels(self, labels: ArrayLike) -> EventTable:
+        """The same table with these labels, one per sample, in a column named 'label'."""
+        column = np.asarray(labels)
+        if column.shape != (len(self),):
+            raise DataError(f"There are {len(self):,} samples, but labels of shape {column.shape}.")
+        samples = self.samples.with_columns(pl.Series("label", column.tolist()))
+        return replace(self, samples=samples, roles=replace(self.roles, label="label"))
+
+    def in_unit(self, unit: TimeUnit) -> EventTable:
+        """The same table with times counted in seconds, minutes, hours or days."""
+        one_of(unit, TimeUnit, "time_unit")
+        if unit == self.time_unit:
+            return self
+        return replace(self, time=self.time * (SECONDS[self.time_unit] / SECONDS[unit]), time_unit=unit)
+
+    # ---------------------------------------------------------------- writing
+
+    def write(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write the table as a folder: Parquet for people, `readings/` for memory-mapping, `table.json` for both."""
+        folder = Path(folder)
+        rows = self.rows()
+        with atomic_folder(folder, overwrite=overwrite) as partial:
+            self.events().write_parquet(partial / "events.parquet", compression="zstd")
+            self.samples.write_parquet(partial / "samples.parquet", compression="zstd")
+            (partial / "readings").mkdir()
+            arrays = {"time": self.time[rows], "sensor": self.sensor[rows], "value": self.value[rows]}
+            for name, array in {**arrays, "offsets": self.offsets}.items():
+                np.save(partial / "readings" / f"{name}.npy", array)
+            write_json(
+                partial / "table.json",
+                {
+                    "format": FORMAT,
+                    "time_unit": self.time_unit,
+                    "sensors": self.sensors,
+                    "roles": asdict(self.roles),
+                    "dropped": dict(self.dropped),
+                    "fingerprint": self.fingerprint,
+                    "written": {name: _mark(partial / f"{name}.parquet") for name in ("events", "samples")},
+                },
+            )
+        return folder
+
+
+def _mark(path: Path) -> list[Any]:
+    """Size and hash of the end of a Parquet file: changes whenever its content does."""
+    if not path.exists():
+        return []
+    with open(path, "rb") as file:
+        file.seek(max(0, path.stat().st_size - 65536))
+        return [path.stat().st_size, hashlib.sha256(file.read()).hexdigest()]
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{path}: cannot be read ({error}). Delete it to read the table's Parquet files alone."
+        ) from None
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        raise DataError(
+            f"{path}: written in another format than the {FORMAT} that this version reads. "
+            "Delete it to read the table's Parquet files alone, or use the version that wrote it."
+        )
+    return about
+
+
+def _open_written(folder: Path, options: Mapping[str, Any]) -> EventTable | None:
+    """Memory-map what `write` wrote; None where its Parquet files have changed since, or options ask for more."""
+    about = _read_json(folder / "table.json")
+    roles = {name: value for name, value in options.items() if name in ("label", "statics", "group")}
+    if len(roles) < len(options) or about["written"] != {n: _mark(folder / f"{n}.parquet") for n in about["written"]}:
+        return None
+    samples = _read_frame(folder, "samples")
+    assert samples is not None  # its mark was just compared
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, kind in ARRAYS.items():
+        path = folder / "readings" / f"{name}.npy"
+        try:
+            arrays[name] = np.load(path, mmap_mode="r" if path.stat().st_size > 1024 else None)
+            fits = arrays[name].dtype == kind and arrays[name].ndim == 1
+        except (OSError, ValueError, EOFError):
+            fits = False
+        if not fits:
+            raise DataError(f"{path}: damaged or missing. Delete the folder 'readings' and 'table.json' to rebuild it.")
+    offsets = np.asarray(arrays["offsets"])
+    lengths = {len(arrays[name]) for name in ("time", "sensor", "value")}
+    if len(offsets) != len(samples) + 1 or lengths != {int(offsets[-1])}:
+        raise DataError(
+            f"{folder}: 'readings' and 'samples' disagree. Delete 'readings' and 'table.json' to rebuild it."
+        )
+    stored = about["roles"]
+    table = EventTable(
+        time=arrays["time"],
+        sensor=arrays["sensor"],
+        value=arrays["value"],
+        start=offsets[:-1],
+        count=np.diff(offsets),
+        sensors=tuple(about["sensors"]),
+        samples=samples,
+        roles=Roles(stored["label"], tuple(stored["statics"]), stored["group"]),
+        time_unit=about["time_unit"],
+        dropped=about["dropped"],
+    )
+    return table.with_roles(**roles) if roles else table
+
+
+def _read_frame(folder: Path, name: str) -> pl.DataFrame | None:
+    """`name`.parquet or `name`.csv of a folder, None where there is neither."""
+    parquet, csv = folder / f"{name}.parquet", folder / f"{name}.csv"
+    if parquet.exists() and csv.exists():
+        raise DataError(f"{folder}: both {parquet.name} and {csv.name} exist; remove one of them.")
+    try:
+        if parquet.exists():
+            return pl.read_parquet(parquet)
+        if csv.exists():  # readings as text, so that a stray word is found and named, not guessed around
+            return pl.read_csv(csv, infer_schema_length=None if name == "samples" else 0, try_parse_dates=True)
+    except BaseException as error:
+        if not isinstance(error, (pl.exceptions.PolarsError, OSError)) and type(error).__name__ != "PanicException":
+            raise
+        path = parquet if parquet.exists() else csv
+        kind = "Parquet" if path is parquet else "CSV"
+        raise DataError(
+            f"{path}: not a readable {kind} file; it is damaged, truncated or of another kind "
+            f"({str(error).splitlines()[0]}).\nExport or copy it again."
+        ) from None
+    return None

@@ -1,0 +1,332 @@
+"""From whatever a person brings to sorted arrays: validate, normalise, once.
+
+Every reading that enters an EventTable has passed here, so nothing later checks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from raindrop.errors import DataError, count_of, suggest
+
+Duplicates = Literal["error", "last", "mean"]
+BeforeReference = Literal["error", "keep", "drop"]
+Unlisted = Literal["error", "drop"]
+TimeUnit = Literal["seconds", "minutes", "hours", "days"]
+SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86400.0}
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """Readings sorted by (sample, time, sensor), with the samples they belong to."""
+
+    time: NDArray[np.float64]
+    sensor: NDArray[np.int32]
+    value: NDArray[np.float32]
+    count: NDArray[np.int64]  # readings per sample
+    sensors: tuple[str, ...]
+    samples: pl.DataFrame
+    time_unit: TimeUnit
+    dropped: dict[str, int] = field(default_factory=dict)
+
+
+def to_polars(frame: Any, what: str) -> pl.DataFrame:
+    """A polars frame from polars, pandas, Arrow, or a mapping of columns."""
+    try:
+        if isinstance(frame, pl.LazyFrame):
+            return frame.collect()
+        if isinstance(frame, pl.DataFrame):
+            return frame
+        return pl.DataFrame(frame)
+    except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError) as error:
+        raise DataError(
+            f"{what}: cannot be read as a table ({str(error).splitlines()[0]}).\n"
+            "Give a polars or pandas frame, an Arrow table or a mapping of equally long columns, each of one type."
+        ) from None
+
+
+def require_columns(frame: pl.DataFrame, names: Mapping[str, str], what: str) -> None:
+    """Raise unless every named column exists; suggest the near one."""
+    for role, name in names.items():
+        if name not in frame.columns:
+            raise DataError(
+                f"{what}: there is no column '{name}' (needed as {role}); {suggest(name, frame.columns)}\n"
+                f"Rename the column, or say which one it is with {role}='NAME'."
+            )
+
+
+def one_of(value: str, options: Any, name: str) -> None:
+    """Raise unless `value` is one of the words of a Literal type."""
+    if value not in get_args(options):
+        raise DataError(f"{name}='{value}' is not known: {suggest(value, get_args(options))}")
+
+
+def ids_as_text(column: pl.Series) -> pl.Series:
+    """Sample and sensor names as text; 17.0 and 17 are the same name."""
+    if column.dtype.is_float():
+        whole = column.is_null() | (column.is_finite() & (column == column.floor()))
+        if whole.all():
+            column = column.cast(pl.Int64)
+    return column.cast(pl.String)
+
+
+def sort_readings(
+    events: pl.DataFrame,
+    samples: pl.DataFrame | None,
+    *,
+    sample: str,
+    time: str,
+    sensor: str,
+    value: str,
+    reference: str | None,
+    cutoff: str | None,
+    time_unit: TimeUnit,
+    sensors: Sequence[str] | None,
+    duplicates: Duplicates,
+    before_reference: BeforeReference,
+    unlisted: Unlisted,
+    what: str = "events",
+    samples_what: str = "samples",
+) -> Sorted:
+    """Validate readings and samples and put the readings in (sample, time, sensor) order."""
+    one_of(duplicates, Duplicates, "duplicates")
+    one_of(before_reference, BeforeReference, "before_reference")
+    one_of(unlisted, Unlisted, "unlisted")
+    one_of(time_unit, TimeUnit, "time_unit")
+    require_columns(events, {"sample": sample, "time": time, "sensor": sensor, "value": value}, what)
+    rows = pl.DataFrame(
+        {
+            "sample": ids_as_text(events[sample]),
+            "time": events[time],
+            "sensor": ids_as_text(events[sensor]),
+            "value": _number(events[value], "value", what),
+        }
+    ).with_row_index("row")
+    _refuse(rows, pl.col("sample").is_null(), what, "have no sample", "Every reading belongs to a sample")
+    _refuse(rows, pl.col("sensor").is_null() | (pl.col("sensor") == ""), what, "have no sensor name",
+            "Every reading comes from a named sensor")  # fmt: skip
+    _refuse(rows, pl.col("value").is_null() | pl.col("value").is_nan(), what, "have no value",
+            "A sensor that was not read has no row; 'missing' is never written as a value")  # fmt: skip
+    _refuse(rows, ~pl.col("value").cast(pl.Float32).is_finite(), what, "have an infinite value",
+            "Values must be finite numbers")  # fmt: skip
+    _refuse(rows, pl.col("time").is_null(), what, "have no time", "Every reading needs a time")
+
+    samples = _samples(rows, samples, sample, samples_what)
+    dropped: dict[str, int] = {}
+    rows = _listed(rows, samples, unlisted, dropped, what, samples_what)
+    rows, time_unit = _relative_time(rows, samples, reference, cutoff, time_unit, what, samples_what)
+    _refuse(rows, ~pl.col("time").is_finite(), what, "have a time that is not finite", "Every reading needs a time")
+
+    early = pl.col("time") < 0
+    if before_reference == "error":
+        _refuse(rows, early, what, "are before their sample's reference time",
+                "Readings count from the reference time on; pass before_reference='keep' to allow negative times "
+                "or 'drop' to leave these rows out", fix="")  # fmt: skip
+    elif before_reference == "drop":
+        rows = _drop(rows, early, dropped, "before the reference time")
+    if cutoff is not None:
+        rows = _drop(rows, (pl.col("time") > pl.col("cutoff")).fill_null(False), dropped, "after the cutoff")
+
+    names = _sensor_names(rows, sensors, what)
+    codes = pl.DataFrame({"sensor": list(names), "code": np.arange(len(names), dtype=np.int32)})
+    rows = rows.join(codes, on="sensor", how="left", maintain_order="left").sort("position", "time", "code", "row")
+    rows = _without_duplicates(rows, duplicates, dropped, what)
+    position = rows["position"].to_numpy()
+    return Sorted(
+        time=rows["time"].to_numpy().astype(np.float64),
+        sensor=rows["code"].to_numpy().astype(np.int32),
+        value=rows["value"].to_numpy().astype(np.float32),
+        count=np.bincount(position, minlength=len(samples)).astype(np.int64),
+        sensors=names,
+        samples=samples,
+        time_unit=time_unit,
+        dropped={reason: number for reason, number in dropped.items() if number},
+    )
+
+
+def _number(column: pl.Series, role: str, what: str) -> pl.Series:
+    """The column as float64; text that is not a number is an error."""
+    if column.dtype == pl.Boolean or column.dtype.is_numeric() or column.dtype == pl.Null:
+        return column.cast(pl.Float64)
+    if column.dtype in (pl.String, pl.Categorical, pl.Enum):
+        text = column.cast(pl.String).str.strip_chars()
+        text = text.set(text == "", None)
+        number = text.cast(pl.Float64, strict=False)
+        wrong = text.is_not_null() & number.is_null()
+        if wrong.any():
+            row = int(wrong.arg_max() or 0)
+            raise DataError(
+                f"{what}: column '{column.name}' holds text where a {role} belongs in "
+                f"{count_of(int(wrong.sum()), len(column), 'rows')} (first: row {row + 1:,}, '{text[row]}').\n"
+                f"A {role} is a number; turn these into numbers, or drop the rows."
+            )
+        return number
+    raise DataError(f"{what}: column '{column.name}' is of type {column.dtype}; a {role} is a number.")
+
+
+def _refuse(
+    rows: pl.DataFrame,
+    wrong: pl.Expr,
+    what: str,
+    fault: str,
+    rule: str,
+    fix: str = "; drop these rows or fix the export",
+) -> None:
+    """One message for all rows with the same fault: where, what, how many, what to do."""
+    bad = rows.filter(wrong)
+    if len(bad):
+        first = bad.row(0, named=True)
+        raise DataError(
+            f"{what}: {count_of(len(bad), len(rows), 'rows')} {fault} (first: row {first['row'] + 1:,}, "
+            f"sample '{first['sample']}', sensor '{first['sensor']}').\n{rule}{fix}."
+        )
+
+
+def _drop(rows: pl.DataFrame, condition: pl.Expr, dropped: dict[str, int], reason: str) -> pl.DataFrame:
+    kept = rows.filter(~condition)
+    dropped[reason] = len(rows) - len(kept)
+    return kept
+
+
+def _samples(rows: pl.DataFrame, samples: pl.DataFrame | None, sample: str, what: str) -> pl.DataFrame:
+    """The samples table with its id column first, as text, and unique."""
+    if samples is None:
+        samples = pl.DataFrame({"sample": rows["sample"].unique(maintain_order=True)})
+    else:
+        require_columns(samples, {"sample": sample}, what)
+        ids = ids_as_text(samples[sample]).alias("sample")
+        if sample != "sample" and "sample" in samples.columns:
+            raise DataError(f"{what}: the columns '{sample}' and 'sample' both exist; drop or rename 'sample'.")
+        samples = samples.drop(sample).insert_column(0, ids)
+        if ids.null_count():
+            raise DataError(f"{what}: {count_of(ids.null_count(), len(ids), 'rows')} have no sample id; drop them.")
+        twice = ids.is_duplicated()
+        if twice.any():
+            raise DataError(
+                f"{what}: {count_of(int(twice.sum()), len(ids), 'rows')} share their sample id with another row "
+                f"(first: '{ids.filter(twice)[0]}').\nThe samples table has one row per sample; remove the repeated ones."
+            )
+    if not len(samples):
+        raise DataError(f"{what}: the table is empty. There must be at least one sample.")
+    return samples
+
+
+def _listed(
+    rows: pl.DataFrame, samples: pl.DataFrame, unlisted: Unlisted, dropped: dict[str, int], what: str, samples_what: str
+) -> pl.DataFrame:
+    """Add each reading's position in the samples table."""
+    order = samples.select("sample", position=pl.int_range(len(samples), dtype=pl.Int64))
+    rows = rows.join(order, on="sample", how="left", maintain_order="left")
+    if unlisted == "error":
+        _refuse(rows, pl.col("position").is_null(), what, f"belong to a sample that {samples_what} does not list",
+                "Add these samples, or pass unlisted='drop' to leave their readings out", fix="")  # fmt: skip
+    return _drop(rows, pl.col("position").is_null(), dropped, "of a sample that is not listed")
+
+
+def _relative_time(
+    rows: pl.DataFrame,
+    samples: pl.DataFrame,
+    reference: str | None,
+    cutoff: str | None,
+    time_unit: TimeUnit,
+    what: str,
+    samples_what: str,
+) -> tuple[pl.DataFrame, TimeUnit]:
+    """Times as float64 since the sample's reference; date times become hours."""
+    clock = _clock(rows["time"], what)
+    dated = clock.dtype == pl.Datetime
+    if clock.dtype == pl.Duration:
+        clock, time_unit = _hours(clock), "hours"
+    rows = rows.with_columns(clock.alias("time"))
+    columns = {}
+    for role, name in (("reference", reference), ("cutoff", cutoff)):
+        if name is not None:
+            column = _clock(samples[name], samples_what)
+            if (column.dtype == pl.Datetime) != dated:
+                raise DataError(
+                    f"{samples_what}: column '{name}' is of type {samples[name].dtype}, but the times of {what} are "
+                    f"{'date times' if dated else 'numbers'}. Both must be of one kind."
+                )
+            columns[role] = column.gather(rows["position"])
+    rows = rows.with_columns(**columns)
+    if reference is not None:
+        _refuse(rows, pl.col("reference").is_null(), samples_what, f"belong to a sample without '{reference}'",
+                "Every sample with readings needs its reference time", fix="")  # fmt: skip
+    elif dated:
+        rows = rows.with_columns(reference=pl.col("time").min().over("position"))
+    if "reference" in rows.columns:
+        shift = [name for name in ("time", "cutoff") if name in rows.columns]
+        rows = rows.with_columns(pl.col(name) - pl.col("reference") for name in shift)
+        if dated:
+            rows = rows.with_columns(_hours(rows[name]).alias(name) for name in shift)
+            time_unit = "hours"
+    return rows, time_unit
+
+
+def _clock(column: pl.Series, what: str) -> pl.Series:
+    """A column of times as UTC date times, durations or float64 numbers."""
+    if column.dtype == pl.Date:
+        return column.cast(pl.Datetime("us"))
+    if column.dtype == pl.Datetime:
+        if column.dtype.time_zone is not None:  # type: ignore[attr-defined]
+            column = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+        return column.cast(pl.Datetime("us"))
+    if column.dtype == pl.Duration:
+        return column
+    if column.dtype == pl.String and len(column) and column.cast(pl.Float64, strict=False).null_count() == len(column):
+        try:
+            dated = column.str.to_datetime(time_unit="us", strict=False)
+        except pl.exceptions.PolarsError:
+            dated = column.str.to_datetime("%+", time_unit="us", strict=False)
+        if dated.null_count() < len(column):
+            wrong = column.is_not_null() & dated.is_null()
+            if wrong.any():
+                row = int(wrong.arg_max() or 0)
+                raise DataError(
+                    f"{what}: {count_of(int(wrong.sum()), len(column), 'rows')} of column '{column.name}' are not "
+                    f"date times (first: row {row + 1:,}, '{column[row]}'). Write them like 2024-01-31 08:15:00."
+                )
+            return _clock(dated, what)
+    return _number(column, "time", what)
+
+
+def _hours(duration: pl.Series) -> pl.Series:
+    return duration.dt.total_microseconds().cast(pl.Float64) / 3.6e9
+
+
+def _sensor_names(rows: pl.DataFrame, sensors: Sequence[str] | None, what: str) -> tuple[str, ...]:
+    found = rows["sensor"].unique().sort().to_list()
+    if sensors is None:
+        return tuple(found)
+    names = tuple(str(name) for name in sensors)
+    if len(set(names)) != len(names):
+        raise DataError("sensors=[...] names a sensor twice.")
+    extra = sorted(set(found) - set(names))
+    if extra:
+        raise DataError(
+            f"{what}: {len(extra)} sensors are not among the {len(names)} given in sensors=[...] "
+            f"(first: '{extra[0]}'; {suggest(extra[0], names)})\nAdd them to the list, or drop their rows."
+        )
+    return names
+
+
+def _without_duplicates(rows: pl.DataFrame, policy: Duplicates, dropped: dict[str, int], what: str) -> pl.DataFrame:
+    key = pl.struct("position", "time", "code")
+    repeated = (key == key.shift(1)).fill_null(False)
+    count = int(rows.select(repeated.sum()).item()) if len(rows) else 0
+    if not count:
+        return rows
+    if policy == "error":
+        _refuse(rows, repeated, what, "repeat the (sample, time, sensor) of another row",
+                "Pass duplicates='last' to keep the last of each in the order given, or 'mean' to average them", fix="")  # fmt: skip
+    dropped[f"duplicate readings ({policy})"] = count
+    if policy == "mean":
+        mean = pl.col("value").mean().over("position", "time", "code")
+        rows = rows.with_columns(mean)
+    return rows.filter(~(key == key.shift(-1)).fill_null(False))
