@@ -388,8 +388,9 @@ class EventTable:
             self.events().write_parquet(partial / "events.parquet", compression="zstd")
             self.samples.write_parquet(partial / "samples.parquet", compression="zstd")
             (partial / "readings").mkdir()
-            arrays = {"time": self.time[rows], "sensor": self.sensor[rows], "value": self.value[rows]}
-            for name, array in {**arrays, "offsets": self.offsets}.items():
+            arrays: dict[str, NDArray[Any]] = {"offsets": self.offsets}
+            arrays |= {"time": self.time[rows], "sensor": self.sensor[rows], "value": self.value[rows]}
+            for name, array in arrays.items():
                 np.save(partial / "readings" / f"{name}.npy", array)
             write_json(
                 partial / "table.json",

@@ -210,7 +210,7 @@ def _samples(rows: pl.DataFrame, samples: pl.DataFrame | None, sample: str, what
         if twice.any():
             raise DataError(
                 f"{what}: {count_of(int(twice.sum()), len(ids), 'rows')} share their sample id with another row "
-                f"(first: '{ids.filter(twice)[0]}').\nThe samples table has one row per sample; remove the repeated ones."
+                f"(first: '{ids.filter(twice)[0]}').\nThe samples table has one row per sample; remove the others."
             )
     if not len(samples):
         raise DataError(f"{what}: the table is empty. There must be at least one sample.")
@@ -324,7 +324,8 @@ def _without_duplicates(rows: pl.DataFrame, policy: Duplicates, dropped: dict[st
         return rows
     if policy == "error":
         _refuse(rows, repeated, what, "repeat the (sample, time, sensor) of another row",
-                "Pass duplicates='last' to keep the last of each in the order given, or 'mean' to average them", fix="")  # fmt: skip
+                "Pass duplicates='last' to keep the last of each in the order given, or 'mean' to average them",
+                fix="")  # fmt: skip
     dropped[f"duplicate readings ({policy})"] = count
     if policy == "mean":
         mean = pl.col("value").mean().over("position", "time", "code")

@@ -1,0 +1,101 @@
+"""What every model takes and gives, and the parts that several share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from raindrop.batch import Batch
+from raindrop.errors import ConfigError
+
+Activation = Literal["sigmoid", "relu"]
+
+
+@dataclass(frozen=True)
+class DataSpec:
+    """What a model must know of the data before it sees any."""
+
+    sensors: tuple[str, ...]
+    num_classes: int
+    static_width: int = 0
+
+    @property
+    def num_sensors(self) -> int:
+        """M."""
+        return len(self.sensors)
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a model says about a batch."""
+
+    logits: Tensor  # (b, class)
+    embedding: Tensor  # (b, z)
+    penalty: Tensor  # () added to the cross entropy
+    edges: Tensor | None = None  # (b, u, v) weight of the edge from sensor u to sensor v
+    time_weights: Tensor | None = None  # (s, v) attention of sensor v to timestamp s, sums to 1 over a sample
+
+
+class Model(nn.Module, ABC):
+    """A network over batches of readings."""
+
+    @abstractmethod
+    def forward(self, batch: Batch) -> Output:
+        """Logits and whatever else the model has to tell."""
+
+
+class TimeEncoding(nn.Module):
+    """Appendix: p_2k = sin(t / base^(2k/xi)), p_2k+1 = cos of the same, of the time value itself."""
+
+    frequency: Tensor
+
+    def __init__(self, dim: int, base: float = 10000.0, scale: float = 1.0):
+        super().__init__()
+        if dim % 2:
+            raise ConfigError(f"model.time_dim is {dim}; sine and cosine come in pairs, so it must be even.")
+        frequency = base ** -(torch.arange(0, dim, 2, dtype=torch.float64) / dim) / scale
+        self.register_buffer("frequency", frequency.float(), persistent=False)
+
+    def forward(self, time: Tensor) -> Tensor:  # (s,)
+        angle = time[:, None] * self.frequency  # (s, p/2)
+        return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)  # (s, p)
+
+
+class Head(nn.Module):
+    """Statics through one linear layer, beside the sample embedding, through a two-layer classifier (Sec. 3.5)."""
+
+    def __init__(
+        self,
+        embedding_dim: int,
+        spec: DataSpec,
+        *,
+        static_dim: int,
+        hidden: int,
+        activation: Activation = "sigmoid",
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.statics = nn.Linear(spec.static_width, static_dim) if spec.static_width else None
+        width = embedding_dim + (static_dim if self.statics is not None else 0)
+        self.classifier = nn.Sequential(
+            nn.Dropout(dropout),
+            nn.Linear(width, hidden),
+            nn.Sigmoid() if activation == "sigmoid" else nn.ReLU(),
+            nn.Dropout(dropout),
+            nn.Linear(hidden, spec.num_classes),
+        )
+
+    def forward(self, embedding: Tensor, statics: Tensor) -> Tensor:  # (b, z), (b, a)
+        if self.statics is not None:
+            embedding = torch.cat([embedding, self.statics(statics)], dim=-1)
+        logits: Tensor = self.classifier(embedding)
+        return logits
+
+
+def uniform(*shape: int, bound: float = 1.0) -> nn.Parameter:
+    """A parameter drawn uniformly from [-bound, bound]."""
+    return nn.Parameter(torch.empty(*shape).uniform_(-bound, bound))
