@@ -3,6 +3,7 @@
 RaindropError
 ├── DataError          a table that cannot be used as it is
 ├── ConfigError        an unknown or impossible setting
+├── TrainingError      training that cannot go on
 ├── ModelFileError     a saved model that cannot be loaded
 ├── OutputExistsError  an output that would be overwritten
 └── MissingExtraError  an optional package that is not installed
@@ -26,6 +27,10 @@ class DataError(RaindropError, ValueError):
 
 class ConfigError(RaindropError, ValueError):
     """A setting is unknown or impossible."""
+
+
+class TrainingError(RaindropError):
+    """Training cannot go on."""
 
 
 class ModelFileError(RaindropError, ValueError):

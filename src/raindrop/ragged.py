@@ -85,7 +85,7 @@ class Segments:
             held = scores.masked_fill(~present, -torch.inf)
             index = self.index.view(-1, *[1] * (scores.dim() - 1)).expand_as(scores)
             top = top.scatter_reduce(0, index, held, "amax").clamp_min(torch.finfo(scores.dtype).min)
-        weight = torch.exp(scores - self.spread(top)).masked_fill(~present, 0.0)
+        weight = torch.exp((scores - self.spread(top)).masked_fill(~present, -torch.inf))
         total = self.sum(weight).clamp_min(torch.finfo(scores.dtype).tiny)
         return weight / self.spread(total)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -41,7 +41,10 @@ class Output:
 
 
 class Model(nn.Module, ABC):
-    """A network over batches of readings."""
+    """A network over batches of readings, made from its config and the data's."""
+
+    def __init__(self, config: Any, spec: DataSpec):
+        super().__init__()
 
     @abstractmethod
     def forward(self, batch: Batch) -> Output:

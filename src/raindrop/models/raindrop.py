@@ -121,7 +121,7 @@ class Raindrop(Model):
     """Sec. 3: observations -> sensors -> sample, along a graph of sensors that each sample has for itself."""
 
     def __init__(self, config: RaindropConfig, spec: DataSpec):
-        super().__init__()
+        super().__init__(config, spec)
         self.config = config
         self.encode_time = TimeEncoding(config.time_dim, config.time_base, config.time_scale)
         self.embed = ObservationEmbedding(config, spec)

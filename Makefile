@@ -1,0 +1,38 @@
+# Two commands on a fresh machine: `make demo` and `make test`. Both set up everything they need in .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+export OMP_NUM_THREADS ?= 2
+
+.PHONY: demo test lint unit benchmark clean
+
+demo: .venv/installed
+	rm -rf demo
+	$(BIN)/raindrop demo --out demo
+
+test: lint unit
+
+lint: .venv/installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: .venv/installed-test
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+
+benchmark: .venv/installed-test
+	$(BIN)/python benchmarks/speed.py
+
+.venv/bin/pip:
+	$(PYTHON) -m venv .venv
+
+.venv/installed: .venv/bin/pip pyproject.toml
+	$(BIN)/pip install --quiet --editable .
+	touch $@
+
+.venv/installed-test: .venv/installed pyproject.toml
+	$(BIN)/pip install --quiet --editable '.[test,lint,plot,trees,log]'
+	touch $@
+
+clean:
+	rm -rf .venv demo runs build dist

@@ -1,0 +1,5 @@
+"""`python -m raindrop` is `raindrop`."""
+
+from raindrop.cli import main
+
+main()

@@ -1,0 +1,289 @@
+"""Classifier: fit, predict, embed, graphs, save and load, with scikit-learn's conventions, over an EventTable."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
+
+from raindrop import config as configs
+from raindrop import parallel
+from raindrop.batch import Collator
+from raindrop.errors import ConfigError, DataError, suggest
+from raindrop.events import EventTable
+from raindrop.files import content_checksum, refuse_to_overwrite
+from raindrop.graph import SensorGraphs
+from raindrop.metrics import evaluate
+from raindrop.models import MODELS, DataSpec, Entry, Model
+from raindrop.predictions import Predictions
+from raindrop.scaling import Scaler
+from raindrop.storage import VERSION, read_model, write_model
+from raindrop.training import TrainConfig, outputs, probabilities, train
+
+
+class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Any model of the library behind one interface.
+
+    model: its name; preset: "paper" (as written) or "tuned" (the best we know); config: changes to the preset, such
+    as {"train.epochs": 5, "model.prune": 0.3}; unknown_sensors: "error", or "ignore" readings of sensors that
+    training never saw; progress: show bars.
+    """
+
+    def __init__(
+        self,
+        model: str = "raindrop",
+        *,
+        preset: str = "tuned",
+        config: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        unknown_sensors: Literal["error", "ignore"] = "error",
+        progress: bool = False,
+    ):
+        self.model = model
+        self.preset = preset
+        self.config = config
+        self.seed = seed
+        self.unknown_sensors = unknown_sensors
+        self.progress = progress
+
+    # ---------------------------------------------------------------- learning
+
+    def fit(
+        self,
+        X: EventTable,
+        y: ArrayLike | None = None,
+        *,
+        validation: EventTable | None = None,
+        run: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        tensorboard: bool = False,
+    ) -> Classifier:
+        """Learn from a table. Labels are the table's own unless `y` is given.
+
+        Without `validation` a stratified share of X (train.holdout) chooses the epoch to keep. With `run`, a folder,
+        the run is logged and checkpointed there, the fitted model is saved there, and `resume` continues it.
+        """
+        entry, model_config, train_config = self._configs()
+        table = _table(X, "fit") if y is None else _table(X, "fit").with_labels(y)
+        if not len(table):
+            raise DataError("The training table is empty. There must be at least one sample of each class.")
+        self.classes_ = np.unique(table.labels)
+        if len(self.classes_) < 2:
+            raise DataError(
+                f"All {len(table):,} training samples have the label '{self.classes_[0]}'. "
+                "There must be at least two classes to tell apart."
+            )
+        folder = None if run is None else Path(run)
+        if folder is not None and not resume:
+            refuse_to_overwrite(folder)
+        training, held_out = self._hold_out(table, validation, train_config.holdout)
+        self.label_ = table.roles.label
+        self.time_unit_ = table.time_unit
+        self.scaler_ = Scaler.fit(training)
+        self.data_ = {"fingerprint": table.fingerprint, "samples": len(table), "readings": table.num_readings}
+        described = {
+            "model": self.model,
+            "config": {"model": configs.to_dict(model_config), "train": configs.to_dict(train_config)},
+            "seed": self.seed,
+        }
+        identity = content_checksum(
+            [described, VERSION, self.data_, None if held_out is None else held_out.fingerprint]
+        )
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            self.model_: Model = entry.model(model_config, self._spec())
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+        parallel.join()
+        self.history_ = train(
+            self.model_,
+            Collator(training, self.scaler_, self.classes_),
+            None if held_out is None else self._collator(held_out, labelled=True),
+            train_config,
+            seed=self.seed,
+            run=folder,
+            resume=resume,
+            identity=identity,
+            show=self.progress,
+            tensorboard=tensorboard,
+        )
+        if folder is not None and parallel.rank() == 0:
+            self._write(folder)
+        parallel.wait()
+        return self
+
+    def _hold_out(
+        self, table: EventTable, validation: EventTable | None, share: float
+    ) -> tuple[EventTable, EventTable | None]:
+        if validation is not None:
+            validation = _table(validation, "validation")
+            if not len(validation):
+                raise DataError("The validation table is empty. Leave it out, or give at least one sample.")
+            return table, validation.with_roles(label=table.roles.label)
+        if share <= 0:
+            return table, None
+        training, held_out = table.split((1 - share, share), seed=self.seed)
+        classes = len(self.classes_)
+        if len(np.unique(held_out.labels)) < classes or len(np.unique(training.labels)) < classes:
+            return table, None  # too few samples to spare any
+        return training, held_out
+
+    def _configs(self) -> tuple[Entry, Any, TrainConfig]:
+        if self.model not in MODELS:
+            raise ConfigError(f"Unknown model '{self.model}': {suggest(self.model, MODELS)}")
+        entry = MODELS[self.model]
+        if self.preset not in entry.presets:
+            raise ConfigError(
+                f"Model '{self.model}' has no preset '{self.preset}': {suggest(self.preset, entry.presets)}"
+            )
+        if self.unknown_sensors not in ("error", "ignore"):
+            raise ConfigError(f"unknown_sensors is 'error' or 'ignore', not '{self.unknown_sensors}'.")
+        preset, own = configs.nest(entry.presets[self.preset]), configs.nest(self.config or {})
+        model_config = configs.make(entry.config, preset["model"], own["model"], where="model.")
+        return entry, model_config, configs.make(TrainConfig, preset["train"], own["train"], where="train.")
+
+    def _spec(self) -> DataSpec:
+        return DataSpec(self.scaler_.sensors, len(self.classes_), self.scaler_.static_width)
+
+    # ---------------------------------------------------------------- using
+
+    def predict_proba(self, X: EventTable) -> NDArray[np.float32]:
+        """(samples, classes), columns in the order of `classes_`."""
+        return (
+            probabilities(self.model_, self._data(X), self.progress) if len(_table(X, "predict")) else self._nothing()
+        )
+
+    def predict(self, X: EventTable) -> NDArray[Any]:
+        """The most probable class of each sample."""
+        chosen: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(1)]
+        return chosen
+
+    def predict_table(self, X: EventTable) -> Predictions:
+        """Sample ids with the probability of every class."""
+        probability = self.predict_proba(X)
+        return Predictions(X.ids, self.classes_, probability)
+
+    def embed(self, X: EventTable) -> NDArray[np.float32]:
+        """(samples, z): the embedding of each sample before the statics and the classifier."""
+        return np.concatenate([o.embedding.numpy() for _, o in outputs(self.model_, self._data(X), self.progress)])
+
+    def graphs(self, X: EventTable) -> SensorGraphs:
+        """Each sample's directed graph of which sensor informs which."""
+        weights = []
+        for _, output in outputs(self.model_, self._data(X), self.progress):
+            if output.edges is None:
+                raise ConfigError(f"Model '{self.model}' with these settings has no sensor graph.")
+            weights.append(output.edges.numpy())
+        return SensorGraphs(self.scaler_.sensors, X.ids, np.concatenate(weights))
+
+    def score(self, X: EventTable, y: ArrayLike | None = None, sample_weight: Any = None) -> float:
+        """Accuracy, as scikit-learn's classifiers have it; `evaluate` has the other figures."""
+        truth = _table(X, "score").labels if y is None else np.asarray(y)
+        return float(np.average(self.predict(X) == truth, weights=sample_weight))
+
+    def evaluate(self, X: EventTable) -> dict[str, float]:
+        """Every figure of `metrics` on a labelled table."""
+        data = self._data(X, labelled=True)
+        assert data.labels is not None
+        return evaluate(data.labels, probabilities(self.model_, data, self.progress))
+
+    def _nothing(self) -> NDArray[np.float32]:
+        return np.zeros((0, len(self.classes_)), dtype=np.float32)
+
+    def _data(self, X: EventTable, *, labelled: bool = False) -> Collator:
+        if not hasattr(self, "model_"):
+            raise NotFittedError(
+                "This classifier is not fitted yet. Call fit(table) first, or load one with load(folder)."
+            )
+        return self._collator(_table(X, "predict"), labelled=labelled)
+
+    def _collator(self, table: EventTable, *, labelled: bool = False) -> Collator:
+        if labelled and table.roles.label is None and self.label_ in table.samples.columns:
+            table = table.with_roles(label=self.label_)
+        return Collator(
+            table.in_unit(self.time_unit_),
+            self.scaler_,
+            self.classes_ if labelled else None,
+            ignore_unknown=self.unknown_sensors == "ignore",
+        )
+
+    # ---------------------------------------------------------------- keeping
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write the fitted model to a new folder: safetensors and JSON, nothing that can run."""
+        if not hasattr(self, "model_"):
+            raise NotFittedError("This classifier is not fitted yet, so there is nothing to save.")
+        refuse_to_overwrite(Path(folder))
+        return self._write(Path(folder))
+
+    def _write(self, folder: Path) -> Path:
+        _, model_config, train_config = self._configs()
+        about = {
+            "model": self.model,
+            "preset": self.preset,
+            "config": {"model": configs.to_dict(model_config), "train": configs.to_dict(train_config)},
+            "seed": self.seed,
+            "label": self.label_,
+            "classes": self.classes_.tolist(),
+            "time_unit": self.time_unit_,
+            "scaler": self.scaler_.to_dict(),
+            "data": self.data_,
+            "history": self.history_,
+        }
+        return write_model(folder, about, self.model_.state_dict())
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Classifier:
+        """The model that `save` or a run wrote."""
+        about, weights = read_model(Path(folder), set(MODELS))
+        flat = {f"{group}.{name}": value for group, held in about["config"].items() for name, value in held.items()}
+        self = Classifier(about["model"], preset=about["preset"], config=flat, seed=about["seed"])
+        entry, model_config, _ = self._configs()
+        self.label_ = about["label"]
+        self.classes_ = np.array(about["classes"])
+        self.time_unit_ = about["time_unit"]
+        self.scaler_ = Scaler.from_dict(about["scaler"])
+        self.data_ = about["data"]
+        self.history_ = about["history"]
+        self.model_ = entry.model(model_config, self._spec())
+        self.model_.load_state_dict(weights)
+        self.model_.eval()
+        return self
+
+
+class RaindropClassifier(Classifier):
+    """Classifier with the Raindrop model."""
+
+    def __init__(
+        self,
+        *,
+        preset: str = "tuned",
+        config: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        unknown_sensors: Literal["error", "ignore"] = "error",
+        progress: bool = False,
+    ):
+        super().__init__(
+            "raindrop", preset=preset, config=config, seed=seed, unknown_sensors=unknown_sensors, progress=progress
+        )
+
+
+def load(folder: str | os.PathLike[str]) -> Classifier:
+    """The model that `save` or `raindrop train` wrote."""
+    return Classifier.load(folder)
+
+
+def _table(X: Any, what: str) -> EventTable:
+    if not isinstance(X, EventTable):
+        raise DataError(
+            f"{what} takes an EventTable, not {type(X).__name__}. "
+            "Make one with EventTable.from_frames(events, samples) or EventTable.read(folder)."
+        )
+    return X

@@ -1,0 +1,295 @@
+"""The command line: `raindrop COMMAND --help` says what each takes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from raindrop.errors import ConfigError, RaindropError
+
+if TYPE_CHECKING:  # torch and polars load only when a command needs them
+    from raindrop.events import EventTable
+
+app = App(
+    name="raindrop",
+    help="Learn from irregularly sampled time series: readings at uneven times, sensors that miss or fail.",
+    version="",
+)
+console = Console(soft_wrap=True, highlight=False)
+
+Words = Annotated[tuple[str, ...], Parameter(consume_multiple=True)]
+Numbers = Annotated[tuple[float, ...], Parameter(consume_multiple=True)]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command; a person's mistake is one message and exit code 1, never a traceback."""
+    from raindrop.storage import VERSION
+
+    app.version = VERSION
+    try:
+        app(arguments)
+    except RaindropError as error:
+        Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold red]error:[/] {escape(str(error))}")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("Stopped. What was saved is kept; a training run continues with --resume.")
+        sys.exit(130)
+
+
+@app.command
+def demo(*, out: Path = Path("demo"), samples: int = 3000, seed: int = 0) -> None:
+    """The whole way on made-up data with a planted sensor graph: train, compare, recover the graph, predict.
+
+    Parameters
+    ----------
+    out: folder for the table, the run and the predictions; must not exist yet.
+    samples: how many samples to make.
+    seed: of everything that is random.
+    """
+    from raindrop.demo import run_demo
+
+    run_demo(out, samples, seed, console)
+
+
+@app.command
+def inspect(data: Path, *, label: str | None = None, statics: Words = (), group: str | None = None) -> None:
+    """What is in a table: samples, sensors, readings, labels.
+
+    Parameters
+    ----------
+    data: folder with events.parquet or .csv, and samples.parquet or .csv.
+    label: column of the samples table to predict.
+    statics: columns of the samples table to use as static attributes.
+    group: column of the samples table whose values a split keeps together.
+    """
+    import numpy as np
+
+    table = _read(data, label, statics, group)
+    console.print(escape(repr(table)))
+    rows = table.rows()
+    span = np.asarray(table.time[rows])
+    if len(span):
+        console.print(f"times {span.min():g} to {span.max():g} {table.time_unit}")
+        console.print(
+            f"readings a sample: median {np.median(table.count):g}, {table.count.min()} to {table.count.max()}"
+        )
+    for reason, number in table.dropped.items():
+        console.print(f"left out: {number:,} readings {escape(reason)}")
+    if table.roles.label is not None:
+        counts = table.samples[table.roles.label].cast(str).value_counts(sort=True)
+        shown = ", ".join(f"{name}: {number:,} ({number / len(table):.1%})" for name, number in counts.iter_rows())
+        console.print(f"label {escape(table.roles.label)}: {escape(shown)}")
+    listing = Table("sensor", "readings", "samples", "mean", "deviation")
+    sensor, value = np.asarray(table.sensor[rows]), np.asarray(table.value[rows], dtype=float)
+    owner = np.repeat(np.arange(len(table)), table.count)
+    for code, name in enumerate(table.sensors):
+        held = sensor == code
+        with_it = len(np.unique(owner[held])) / len(table)
+        figures = (f"{value[held].mean():.4g}", f"{value[held].std():.4g}") if held.any() else ("-", "-")
+        listing.add_row(escape(name), f"{held.sum():,}", f"{with_it:.1%}", *figures)
+    console.print(listing)
+
+
+@app.command
+def train(
+    data: Path,
+    *,
+    out: Path,
+    model: str = "raindrop",
+    preset: str = "tuned",
+    label: str | None = None,
+    statics: Words = (),
+    group: str | None = None,
+    split: str = "random",
+    seed: int = 0,
+    config: Path | None = None,
+    set: Words = (),
+    resume: bool = False,
+    tensorboard: bool = False,
+) -> None:
+    """Train a model on a table and save it.
+
+    Parameters
+    ----------
+    data: folder with events.parquet or .csv, and samples.parquet or .csv.
+    out: folder for the run: checkpoint, log and the model.
+    model: which model.
+    preset: tuned (the best we know) or paper (as published).
+    label: column of the samples table to predict.
+    statics: columns of the samples table to use as static attributes.
+    group: column of the samples table whose values a split keeps together.
+    split: random (80 % training, 10 % validation, 10 % test) or none (train on all).
+    seed: of the split, the weights and the batches.
+    config: TOML file with the groups [model] and [train].
+    set: single settings, such as train.epochs=5 model.prune=0.3.
+    resume: continue the run in OUT where it was stopped; the same as a new run where there is none.
+    tensorboard: also write TensorBoard logs to OUT/tensorboard.
+    """
+    from raindrop import config as configs
+    from raindrop import parallel
+    from raindrop.classifier import Classifier
+    from raindrop.files import refuse_to_overwrite
+
+    table = _read(data, label, statics, group)
+    if not resume:
+        refuse_to_overwrite(out)
+    parts = _split(table, split, seed)
+    changes = {**(configs.read_toml(config) if config else {}), **configs.parse_words(set)}
+    clf = Classifier(model, preset=preset, config=changes, seed=seed, progress=True)
+    parallel.join()
+    try:
+        clf.fit(parts["train"], validation=parts.get("val"), run=out, resume=True, tensorboard=tensorboard)
+        if parallel.rank() == 0:
+            _write_parts(out, parts)
+            _summary(clf, parts)
+            console.print(f"wrote the model to {out}")
+    finally:
+        parallel.leave()
+
+
+@app.command
+def evaluate(
+    run: Path,
+    data: Path,
+    *,
+    part: Literal["auto", "all", "train", "val", "test"] = "auto",
+    label: str | None = None,
+    hide_sensors: Numbers = (),
+    seed: int = 0,
+    unknown_sensors: Literal["error", "ignore"] = "error",
+    out: Path | None = None,
+) -> None:
+    """How good a trained model is on a table, also with sensors hidden.
+
+    Parameters
+    ----------
+    run: folder that `raindrop train` wrote.
+    data: folder with the table.
+    part: which samples; auto takes the test samples of the run's own split where the table has them, else all.
+    label: column of the samples table that holds the truth.
+    hide_sensors: shares of sensors to hide at random in each sample, such as 0.1 0.3 0.5.
+    seed: of the hidden sensors.
+    unknown_sensors: readings of sensors that training never saw are an error, or ignored.
+    out: JSON file for the figures.
+    """
+    from raindrop.classifier import load
+    from raindrop.files import refuse_to_overwrite, write_json
+    from raindrop.settings import hide_random_sensors
+
+    clf = load(run).set_params(unknown_sensors=unknown_sensors)
+    if out is not None:
+        refuse_to_overwrite(out)
+    table = _read(data, label or (clf.label_ if label is None and _has_label(data, clf.label_) else None), (), None)
+    chosen = _choose(table, run, part)
+    results = []
+    for share in (0.0, *hide_sensors):
+        figures = clf.evaluate(hide_random_sensors(chosen, share, seed=seed) if share else chosen)
+        results.append({"hidden": share, **figures})
+    shown = Table("sensors hidden", *list(results[0])[1:])
+    for row in results:
+        shown.add_row(f"{row['hidden']:.0%}", *(f"{row[name]:.4f}" for name in list(row)[1:]))
+    console.print(shown)
+    balance = {str(name): float((chosen.labels == name).mean()) for name in clf.classes_}
+    rates = ", ".join(f"{name} {rate:.1%}" for name, rate in balance.items())
+    console.print(f"{len(chosen):,} samples, label {escape(str(chosen.roles.label))} ({escape(rates)})")
+    if out is not None:
+        write_json(out, {"samples": len(chosen), "label": chosen.roles.label, "balance": balance, "results": results})
+        console.print(f"wrote the figures to {out}")
+
+
+@app.command
+def predict(
+    run: Path, data: Path, *, out: Path, unknown_sensors: Literal["error", "ignore"] = "error", part: str = "all"
+) -> None:
+    """Class probabilities for every sample of a table; no labels needed.
+
+    Parameters
+    ----------
+    run: folder that `raindrop train` wrote.
+    data: folder with the table.
+    out: predictions.parquet or predictions.csv.
+    unknown_sensors: readings of sensors that training never saw are an error, or ignored.
+    part: all samples, or train, val or test of the run's own split.
+    """
+    from raindrop.classifier import load
+    from raindrop.files import refuse_to_overwrite
+
+    clf = load(run).set_params(unknown_sensors=unknown_sensors, progress=True)
+    refuse_to_overwrite(out)
+    chosen = _choose(_read(data, None, (), None), run, part)
+    clf.predict_table(chosen).write(out)
+    console.print(f"wrote {len(chosen):,} predictions to {out}")
+
+
+def _read(data: Path, label: str | None, statics: Sequence[str], group: str | None) -> EventTable:
+    from raindrop.events import EventTable
+
+    options: dict[str, Any] = {"label": label, "statics": list(statics) or None, "group": group}
+    return EventTable.read(data, **{name: value for name, value in options.items() if value is not None})
+
+
+def _has_label(data: Path, label: str | None) -> bool:
+    return label is not None and label in _read(data, None, (), None).samples.columns
+
+
+def _split(table: EventTable, split: str, seed: int) -> dict[str, EventTable]:
+    if split == "none":
+        return {"train": table}
+    if split == "random":
+        return dict(zip(("train", "val", "test"), table.split(seed=seed), strict=True))
+    raise ConfigError(f"--split is 'random' or 'none', not '{split}'.")
+
+
+def _write_parts(out: Path, parts: dict[str, EventTable]) -> None:
+    """Remember who was trained on, so that `evaluate` can stay away from them."""
+    import polars as pl
+
+    from raindrop.files import atomic_file
+
+    frame = pl.concat([pl.DataFrame({"part": name, "sample": table.ids}) for name, table in parts.items()])
+    with atomic_file(out / "split.parquet") as partial:
+        frame.insert_column(0, pl.lit(1, dtype=pl.Int8).alias("split")).write_parquet(partial)
+
+
+def _choose(table: EventTable, run: Path, part: str) -> EventTable:
+    """The samples of `table` that belong to `part` of the run's split."""
+    import polars as pl
+
+    path = run / "split.parquet"
+    if part == "all" or (part == "auto" and not path.exists()):
+        return table
+    if not path.exists():
+        raise ConfigError(f"{run}: has no split of its own, so there is no part '{part}'. Use --part all.")
+    listed = pl.read_parquet(path)
+    wanted = listed.filter(pl.col("part") == ("test" if part == "auto" else part))["sample"]
+    chosen = table.samples["sample"].is_in(wanted.implode()).to_numpy()
+    known = table.samples["sample"].is_in(listed["sample"].implode()).to_numpy()
+    if part == "auto" and not known.any():
+        return table  # other samples than those of the run
+    if not chosen.any():
+        raise ConfigError(f"{run}: none of the table's samples is in part '{part}' of its split. Use --part all.")
+    if part == "auto":
+        chosen |= ~known
+        console.print(f"leaving out {int((~chosen).sum()):,} samples that the run was trained or validated on")
+    return table[chosen]
+
+
+def _summary(clf: Any, parts: dict[str, EventTable]) -> None:
+    for name in ("val", "test"):
+        if name in parts and len(parts[name]):
+            figures = clf.evaluate(parts[name])
+            shown = ", ".join(f"{key} {figures[key]:.3f}" for key in ("auroc", "auprc", "accuracy"))
+            console.print(f"{'validation' if name == 'val' else name}: {shown}")
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONUTF8", "1")
+    main()

@@ -1,0 +1,1 @@
+"""Raw files, or nothing at all, to an EventTable."""

@@ -1,0 +1,60 @@
+"""Several processes started by torchrun: who am I, and sums over all of us. Alone, everything is a no-op."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+
+def join() -> None:
+    """Join the other processes where torchrun started several."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and dist.is_available() and not dist.is_initialized():
+        dist.init_process_group("gloo")
+
+
+def leave() -> None:
+    """Leave the other processes, if any."""
+    if dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def rank() -> int:
+    """The number of this process, 0 for the one that writes."""
+    return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+
+
+def size() -> int:
+    """How many processes there are."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def total(tensor: Tensor) -> Tensor:
+    """The sum of the tensor over all processes, in place."""
+    if size() > 1:
+        dist.all_reduce(tensor)
+    return tensor
+
+
+def wait() -> None:
+    """Until all processes are here."""
+    if size() > 1:
+        dist.barrier()
+
+
+def average_gradients(parameters: Iterable[nn.Parameter], samples: int) -> None:
+    """Each process's gradient is a mean over its own samples; make it the mean over all processes' samples."""
+    if size() == 1:
+        return
+    learned = [parameter for parameter in parameters if parameter.requires_grad]
+    flat = torch.cat(
+        [(torch.zeros_like(p) if p.grad is None else p.grad).flatten() * samples for p in learned]
+        + [torch.tensor([float(samples)])]
+    )
+    dist.all_reduce(flat)
+    flat = flat[:-1] / flat[-1].clamp_min(1)
+    for parameter, gradient in zip(learned, flat.split([p.numel() for p in learned]), strict=True):  # type: ignore[no-untyped-call]
+        parameter.grad = gradient.view_as(parameter).clone()

@@ -1,0 +1,81 @@
+"""A saved model: a folder with model.safetensors (weights) and model.json (everything else). Never pickle."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Collection, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from raindrop.errors import ModelFileError, suggest
+from raindrop.files import atomic_file, content_checksum, file_checksum, write_json
+
+FORMAT = 1
+try:
+    VERSION = version("raindrop-ts")
+except PackageNotFoundError:  # run from a source tree that is not installed
+    VERSION = "0+source"
+
+
+def write_model(folder: Path, about: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Path:
+    """Weights first, then the JSON that vouches for them: a kill in between leaves no model that loads wrongly."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with atomic_file(folder / "model.safetensors") as partial:
+        save_file({name: tensor.detach().contiguous().clone() for name, tensor in weights.items()}, partial)
+    content = {
+        "format": FORMAT,
+        "versions": {
+            "raindrop": VERSION,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+        },
+        **about,
+        "weights_sha256": file_checksum(folder / "model.safetensors"),
+    }
+    content = json.loads(json.dumps(content))
+    write_json(folder / "model.json", {**content, "checksum": content_checksum(content)})
+    return folder
+
+
+def read_model(folder: Path, known: Collection[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The JSON and the weights, once both are known to be what `write_model` wrote."""
+    path = folder / "model.json"
+    if not path.exists():
+        started = (folder / "checkpoint.safetensors").exists()
+        hint = "The run has not finished; continue it with --resume." if started else "Is this a run folder?"
+        raise ModelFileError(f"{folder}: there is no model.json. {hint}")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        checksum = content.pop("checksum", None)
+        found = content["format"]
+    except (ValueError, AttributeError, KeyError, TypeError):
+        raise ModelFileError(f"{path}: not a model description; the file is damaged. Copy the run again.") from None
+    if found != FORMAT:
+        newer = isinstance(found, int) and found > FORMAT
+        writer = content.get("versions", {}).get("raindrop", "unknown")
+        raise ModelFileError(
+            f"{path}: written in format {found} by raindrop {writer}; this is raindrop {VERSION}, which reads format "
+            f"{FORMAT}. {'Upgrade raindrop to load it' if newer else 'Load it with the version that wrote it'}."
+        )
+    if checksum != content_checksum(content):
+        raise ModelFileError(f"{path}: changed since it was written (its checksum does not fit). Copy the run again.")
+    if content["model"] not in known:
+        raise ModelFileError(f"{path}: unknown model '{content['model']}': {suggest(content['model'], known)}")
+    weights = folder / "model.safetensors"
+    if not weights.exists():
+        raise ModelFileError(f"{weights}: the weights are missing. Copy the run again.")
+    if file_checksum(weights) != content["weights_sha256"]:
+        raise ModelFileError(f"{weights}: not the weights that model.json describes; damaged or exchanged.")
+    try:
+        return content, load_file(weights)
+    except SafetensorError as error:
+        raise ModelFileError(f"{weights}: cannot be read ({error}).") from None

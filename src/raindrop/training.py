@@ -1,0 +1,386 @@
+"""The one loop that trains every network, and its checkpoints.
+
+Everything random in step s of epoch e is drawn from (seed, e, s), so a run that was killed and resumed walks the
+same path as one that was not, and there is no generator state to save.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from raindrop import parallel
+from raindrop.batch import Collator, plan_batches
+from raindrop.errors import ConfigError, MissingExtraError, TrainingError
+from raindrop.files import atomic_file, write_text
+from raindrop.metrics import better, evaluate, require_metric
+from raindrop.models.base import Model, Output
+
+MAX_READINGS = 250_000  # readings in one batch when no gradient is needed
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """How a network is trained; every default is the paper's."""
+
+    epochs: int = 20
+    """How often the training samples are gone through."""
+    batch: int = 128
+    """Samples in a batch."""
+    sampling: Literal["auto", "natural", "balanced"] = "auto"
+    """Batches as samples come, or with all classes equal; auto balances if a class is rarer than half its share."""
+    bucketed: bool = False
+    """Samples of similar length share a natural batch."""
+    optimiser: Literal["adam", "adamw"] = "adam"
+    """The gradient method."""
+    learning_rate: float = 1e-4
+    """Step size at its largest."""
+    weight_decay: float = 0.0
+    """Pull of the weights towards zero."""
+    schedule: Literal["constant", "cosine"] = "constant"
+    """How the step size falls."""
+    warmup: float = 0.0
+    """Share of all steps over which the step size rises from zero."""
+    clip: float = 0.0
+    """Largest norm of a gradient; 0 leaves it as it is."""
+    patience: int = 0
+    """Stop after this many epochs without a better validation; 0 never stops early."""
+    metric: str = "auroc"
+    """The validation figure that chooses the epoch to keep."""
+    average: float = 0.0
+    """Decay of the moving average of the weights that is validated and kept; 0 keeps the weights themselves."""
+    drop_readings: float = 0.0
+    """Largest share of a training sample's readings left out at random, drawn anew for each sample."""
+    drop_sensors: float = 0.0
+    """Largest share of a training sample's sensors left out at random, drawn anew for each sample."""
+    holdout: float = 0.1
+    """Share of the training samples used for validation where no validation table is given; 0 uses none."""
+    checkpoint_minutes: float = 5.0
+    """A checkpoint is written after every epoch, and this often within one."""
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"train.{name} must be at least 1, not {getattr(self, name)}.")
+        for name in ("drop_readings", "drop_sensors", "holdout", "average", "warmup"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"train.{name} must be at least 0 and below 1, not {getattr(self, name)}.")
+        if self.learning_rate <= 0:
+            raise ValueError(f"train.learning_rate must be positive, not {self.learning_rate}.")
+        require_metric(self.metric)
+
+
+@dataclass
+class Progress:
+    """Where a run is; together with the weights it is all a checkpoint holds."""
+
+    identity: str
+    epoch: int = 0  # epochs finished
+    step: int = 0  # steps finished within the next one
+    loss: float = 0.0  # sum over those steps
+    best: float | None = None
+    best_epoch: int | None = None
+    history: list[dict[str, Any]] = field(default_factory=list)
+    done: bool = False
+
+
+def train(
+    model: Model,
+    training: Collator,
+    validation: Collator | None,
+    config: TrainConfig,
+    *,
+    seed: int = 0,
+    run: Path | None = None,
+    resume: bool = False,
+    identity: str = "",
+    show: bool = False,
+    tensorboard: bool = False,
+) -> list[dict[str, Any]]:
+    """Train `model` in place and return one record per epoch.
+
+    With `run`, a checkpoint and log.jsonl are kept in that folder, and `resume` continues from them. The model ends
+    with the weights of the epoch that validated best, or the last ones where there is no validation.
+    """
+    labels = cast(NDArray[np.int64], training.labels)
+    balanced = config.sampling == "balanced" or (config.sampling == "auto" and _imbalanced(labels))
+    weights = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[config.optimiser]
+    optimiser = kind(weights, lr=config.learning_rate, weight_decay=config.weight_decay)
+    average = _copy(model) if config.average else None
+    best: dict[str, Tensor] | None = None
+    progress = Progress(identity)
+    checkpoint = None if run is None else run / "checkpoint.safetensors"
+    if resume and checkpoint is not None and checkpoint.exists():
+        progress, average, best = _load_checkpoint(checkpoint, model, optimiser, identity)
+    steps = max(1, -(-len(training) // config.batch))
+    saved = time.monotonic()
+    board = _board(run, tensorboard)
+
+    def save() -> None:
+        if checkpoint is not None and parallel.rank() == 0:
+            _save_checkpoint(checkpoint, model, optimiser, progress, average, best)
+
+    with torch.random.fork_rng(devices=[]), _bar(show and not progress.done, config.epochs * steps) as tick:
+        tick(progress.epoch * steps + progress.step, progress.history)
+        while not progress.done:
+            epoch, started = progress.epoch, time.monotonic()
+            plan = plan_batches(
+                config.batch,
+                np.random.default_rng([seed, epoch]),
+                labels=labels,
+                lengths=training.table.count,
+                balanced=balanced,
+                bucketed=config.bucketed,
+            )
+            model.train()
+            for step in range(progress.step, len(plan)):
+                done = (epoch * len(plan) + step) / (config.epochs * len(plan))
+                for group in optimiser.param_groups:
+                    group["lr"] = config.learning_rate * _pace(config, done)
+                progress.loss += _step(model, training, plan[step], config, optimiser, weights, [seed, epoch, step])
+                if average is not None:
+                    _follow(average, model, config.average, epoch * len(plan) + step)
+                progress.step = step + 1
+                tick(epoch * len(plan) + step + 1, progress.history)
+                if checkpoint and time.monotonic() - saved > 60 * config.checkpoint_minutes and step + 1 < len(plan):
+                    save()
+                    saved = time.monotonic()
+            loss = float(parallel.total(torch.tensor(progress.loss, dtype=torch.float64))) / parallel.size()
+            record: dict[str, Any] = {"epoch": epoch + 1, "loss": loss / len(plan)}
+            if validation is not None:
+                with _swapped(model, average):
+                    figures = evaluate(cast(NDArray[np.int64], validation.labels), probabilities(model, validation))
+                record["validation"] = figures
+                if better(config.metric, figures[config.metric], progress.best):
+                    progress.best, progress.best_epoch = figures[config.metric], epoch + 1
+                    best = _copy(model) if average is None else {name: x.clone() for name, x in average.items()}
+            record["seconds"] = round(time.monotonic() - started, 3)
+            progress.history.append(record)
+            progress.epoch, progress.step, progress.loss = epoch + 1, 0, 0.0
+            waited = progress.epoch - (progress.best_epoch or progress.epoch)
+            progress.done = progress.epoch >= config.epochs or 0 < config.patience <= waited
+            save()
+            saved = time.monotonic()
+            _log(run, progress.history, board)
+            tick(progress.epoch * steps, progress.history)
+    if board is not None:
+        board.close()
+    final = best or average
+    if final is not None:
+        model.load_state_dict(final)
+    model.eval()
+    return progress.history
+
+
+def _step(
+    model: Model,
+    training: Collator,
+    positions: NDArray[np.int64],
+    config: TrainConfig,
+    optimiser: torch.optim.Optimizer,
+    weights: list[nn.Parameter],
+    draw: list[int],
+) -> float:
+    """One step of all processes, each on its share of the batch; the loss of this process."""
+    draw = [*draw, parallel.rank()]
+    rng = np.random.default_rng(draw)
+    torch.manual_seed(int(rng.integers(2**62)))
+    share = positions[parallel.rank() :: parallel.size()]
+    optimiser.zero_grad()
+    loss = 0.0
+    if len(share):
+        batch = training.batch(share, rng=rng, drop_readings=config.drop_readings, drop_sensors=config.drop_sensors)
+        output = model(batch)
+        objective = F.cross_entropy(output.logits, cast(Tensor, batch.label)) + output.penalty
+        loss = float(objective.detach())
+        if not math.isfinite(loss):
+            raise TrainingError(
+                f"The loss became {loss} in epoch {draw[1] + 1}, step {draw[2] + 1}. Lower train.learning_rate, set "
+                "train.clip=1, or look for extreme values with 'raindrop inspect'."
+            )
+        objective.backward()  # type: ignore[no-untyped-call]
+    parallel.average_gradients(weights, len(share))
+    if config.clip:
+        nn.utils.clip_grad_norm_(weights, config.clip)
+    optimiser.step()
+    return loss
+
+
+def outputs(model: Model, data: Collator, show: bool = False) -> Iterator[tuple[NDArray[np.int64], Output]]:
+    """The model's output for all samples in order, a few at a time, without gradients."""
+    model.eval()
+    number = np.arange(len(data)) // 512 + np.cumsum(data.table.count) // MAX_READINGS
+    borders = np.flatnonzero(np.diff(number)) + 1
+    pieces = np.split(np.arange(len(data)), borders)
+    with torch.inference_mode(), _bar(show, len(pieces), "predicting") as tick:
+        for at, positions in enumerate(pieces):
+            if len(positions):
+                yield positions, model(data.batch(positions))
+            tick(at + 1, [])
+
+
+def probabilities(model: Model, data: Collator, show: bool = False) -> NDArray[np.float32]:
+    """(samples, classes); several processes share the work."""
+    if parallel.size() == 1:
+        return np.concatenate([softmax(output.logits) for _, output in outputs(model, data, show)])
+    mine = np.arange(len(data))[parallel.rank() :: parallel.size()]
+    found: Tensor | None = None
+    model.eval()
+    with torch.inference_mode():
+        for positions in np.array_split(mine, max(1, len(mine) // 256)):
+            probability = torch.from_numpy(softmax(model(data.batch(positions)).logits))
+            found = torch.zeros(len(data), probability.shape[1]) if found is None else found
+            found[positions] = probability
+    return cast(NDArray[np.float32], parallel.total(cast(Tensor, found)).numpy())
+
+
+def softmax(logits: Tensor) -> NDArray[np.float32]:
+    """The one place where logits become probabilities."""
+    return cast(NDArray[np.float32], torch.softmax(logits.double(), dim=-1).float().numpy())
+
+
+def _imbalanced(labels: NDArray[np.int64]) -> bool:
+    counts = np.unique(labels, return_counts=True)[1]
+    return bool(counts.min() < 0.5 * len(labels) / len(counts))
+
+
+def _pace(config: TrainConfig, done: float) -> float:
+    """The share of the learning rate when `done` of all steps are behind."""
+    rise = min(1.0, (done + 1e-3) / config.warmup) if config.warmup else 1.0
+    return rise * (0.5 * (1 + math.cos(math.pi * done)) if config.schedule == "cosine" else 1.0)
+
+
+def _copy(model: Model) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+
+def _follow(average: dict[str, Tensor], model: Model, decay: float, step: int) -> None:
+    """Moving average; early on it forgets faster, so that the first weights do not linger."""
+    rate = 1 - min(decay, (1 + step) / (10 + step))
+    for name, tensor in model.state_dict().items():
+        average[name].lerp_(tensor, rate) if tensor.is_floating_point() else average[name].copy_(tensor)
+
+
+@contextmanager
+def _swapped(model: Model, weights: dict[str, Tensor] | None) -> Iterator[None]:
+    """The model with other weights for a while."""
+    if weights is None:
+        yield
+        return
+    own = _copy(model)
+    model.load_state_dict(weights)
+    try:
+        yield
+    finally:
+        model.load_state_dict(own)
+
+
+def _save_checkpoint(
+    path: Path,
+    model: Model,
+    optimiser: torch.optim.Optimizer,
+    progress: Progress,
+    average: dict[str, Tensor] | None,
+    best: dict[str, Tensor] | None,
+) -> None:
+    """Weights, optimiser, progress: one file, replaced in one stroke."""
+    tensors = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
+    for group, held in (("average", average), ("best", best)):
+        tensors |= {f"{group}/{name}": tensor for name, tensor in (held or {}).items()}
+    for at, state in optimiser.state_dict()["state"].items():
+        tensors |= {f"optimiser/{at}/{name}": torch.as_tensor(value) for name, value in state.items()}
+    with atomic_file(path) as partial:
+        save_file({name: x.contiguous().clone() for name, x in tensors.items()}, partial,
+                  metadata={"progress": json.dumps(vars(progress))})  # fmt: skip
+
+
+def _load_checkpoint(
+    path: Path, model: Model, optimiser: torch.optim.Optimizer, identity: str
+) -> tuple[Progress, dict[str, Tensor] | None, dict[str, Tensor] | None]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            progress = Progress(**json.loads(file.metadata()["progress"]))
+            groups: dict[str, dict[str, Tensor]] = {"model": {}, "average": {}, "best": {}, "optimiser": {}}
+            for key in file.keys():  # noqa: SIM118
+                group, _, name = key.partition("/")
+                groups[group][name] = file.get_tensor(key)
+    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+        raise TrainingError(
+            f"{path}: the checkpoint cannot be read ({error}). Remove the run and start again."
+        ) from None
+    if progress.identity != identity:
+        raise ConfigError(
+            f"{path.parent}: was started with other data, settings, seed or version, so it cannot be resumed.\n"
+            "Give what it was started with, or choose another output."
+        )
+    model.load_state_dict(groups["model"])
+    content = optimiser.state_dict()
+    for key, tensor in groups["optimiser"].items():
+        at, _, name = key.partition("/")
+        content["state"].setdefault(int(at), {})[name] = tensor
+    optimiser.load_state_dict(content)
+    return progress, groups["average"] or None, groups["best"] or None
+
+
+def _log(run: Path | None, history: list[dict[str, Any]], board: Any) -> None:
+    if run is None or parallel.rank() != 0:
+        return
+    write_text(run / "log.jsonl", "".join(json.dumps(record) + "\n" for record in history))
+    if board is not None:
+        record = history[-1]
+        board.add_scalar("loss", record["loss"], record["epoch"])
+        for name, value in record.get("validation", {}).items():
+            board.add_scalar(f"validation/{name}", value, record["epoch"])
+        board.flush()
+
+
+def _board(run: Path | None, wanted: bool) -> Any:
+    if not wanted or parallel.rank() != 0:
+        return None
+    if run is None:
+        raise ConfigError("TensorBoard logs go into the run's folder; give one with run='FOLDER'.")
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise MissingExtraError("tensorboard", "log", "Writing TensorBoard logs") from None
+    return SummaryWriter(os.fspath(run / "tensorboard"))  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def _bar(show: bool, total: int, text: str = "training") -> Iterator[Callable[[int, list[dict[str, Any]]], None]]:
+    """A progress bar that shows the latest loss and validation."""
+    if not show or parallel.rank() != 0:
+        yield lambda done, history: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    with Bar(TextColumn(text), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"),
+             TimeRemainingColumn()) as bar:  # fmt: skip
+        task = bar.add_task(text, total=total, note="")
+
+        def tick(done: int, history: list[dict[str, Any]]) -> None:
+            note = ""
+            if history:
+                figures = history[-1].get("validation", {})
+                shown = ", ".join(f"{name} {figures[name]:.3f}" for name in ("auroc", "auprc") if name in figures)
+                note = f"epoch {history[-1]['epoch']} loss {history[-1]['loss']:.4f}" + (f", {shown}" if shown else "")
+            bar.update(task, completed=done, note=note)
+
+        yield tick
