@@ -1,9 +1,9 @@
 """Made-up samples with a known sensor graph, to see whether a model finds it.
 
-Some sensors drive others: along a planted edge u -> v, what v shows is a folded copy of u, |u| up to scale, so that u
-tells v but v does not tell u. In samples of the class "coupled" v follows the u of the same sample. In the class
-"apart" it follows a copy of u that nobody sees. Every sensor by itself looks the same in both classes, at all times
-and in all its summaries: only looking at two sensors at once tells the classes apart.
+Some sensors drive others: along a planted edge u -> v, v shows |u + 1| up to scale, so that u tells all of v, and v
+only a part of u. In samples of the class "coupled" v follows the u of the same sample. In the class "apart" it
+follows a copy of u that nobody sees. A sensor by itself looks the same in both classes: only two sensors looked at
+together, at the same times, tell the classes apart.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from raindrop.errors import ConfigError
 from raindrop.events import EventTable
 
 HOURS = 48.0
+TOGETHER = 0.5  # share of times at which both ends of an edge are read together, or neither
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def planted_graph(
     *,
     num_sensors: int = 8,
     num_edges: int = 4,
-    times: float = 60.0,
+    times: float = 100.0,
     noise: float = 0.2,
     seed: int = 0,
 ) -> Planted:
@@ -57,7 +58,7 @@ def planted_graph(
     ends = rng.permutation(num_sensors)[: 2 * num_edges].reshape(num_edges, 2)  # (edge, sender and receiver)
 
     age = rng.normal(60, 12, num_samples).round(1)
-    coupled = rng.random(num_samples) < 1 / (1 + np.exp(-(age - 64) / 30))
+    coupled = rng.random(num_samples) < 1 / (1 + np.exp(-(age - 60) / 60))
     site = rng.choice(["north", "south", "west"], num_samples)
     missing = rng.random((num_samples, num_sensors)) < 0.1
     read_rate = rng.uniform(0.3, 0.5, num_sensors)
@@ -71,10 +72,13 @@ def planted_graph(
     unseen = _smooth(owner, time, num_samples, num_edges, rng)  # (t, edge)
     for edge, (sender, receiver) in enumerate(ends):
         driver = np.where(coupled[owner], signal[:, sender], unseen[:, edge])
-        signal[:, receiver] = (np.abs(driver) - 0.8) / 0.6  # mean 0, deviation 1 for a normal driver
+        signal[:, receiver] = (np.abs(driver + 1) - 1.167) / 0.799  # mean 0, deviation 1 for a normal driver
     signal += noise * rng.standard_normal(signal.shape)
 
-    observed = (rng.random(signal.shape) < read_rate) & ~missing[owner]
+    draw = rng.random(signal.shape)
+    for sender, receiver in ends:
+        draw[:, receiver] = np.where(rng.random(len(draw)) < TOGETHER, draw[:, sender], draw[:, receiver])
+    observed = (draw < read_rate) & ~missing[owner]
     at, sensor = np.nonzero(observed)
     ids = pl.Series([f"sample {number:05d}" for number in range(num_samples)])
     events = pl.DataFrame(
@@ -98,7 +102,7 @@ def _smooth(
 ) -> NDArray[np.float64]:
     """(t, width) smooth random curves, each about standard normal at every time, evaluated at irregular times."""
     waves = 6
-    frequency = rng.uniform(0.3, 1.5, (num_samples, width, waves))
+    frequency = rng.uniform(2.0, 12.0, (num_samples, width, waves))
     phase = rng.uniform(0, 2 * np.pi, (num_samples, width, waves))
     angle = frequency[owner] * time[:, None, None] + phase[owner]
     curve: NDArray[np.float64] = np.cos(angle).sum(-1) * np.sqrt(2 / waves)

@@ -287,7 +287,7 @@ class MessagePassing(nn.Module):
             return alpha, alpha
         logit = self.logits(h, p).expand(*h.shape[:-1], -1, num_sensors)
         alpha = torch.sigmoid(logit)
-        return alpha, alpha if self.config.normalise == "sigmoid" else logit.clamp(max=30.0)
+        return alpha, alpha if self.config.normalise == "sigmoid" else logit.clamp(-30.0, 30.0)
 
     def forward(self, batch: Batch, h: Tensor, p: Tensor, state: State) -> State:
         edges = state.edges if self.config.edge_weights else None
