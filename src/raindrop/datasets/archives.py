@@ -110,12 +110,7 @@ def _unpacked(file: IO[bytes], name: str, where: str, wanted: Callable[[str], ob
 
 def _tar_members(file: IO[bytes], name: str, where: str, wanted: Callable[[str], object]) -> Iterator[Member]:
     """`tarfile` takes a stream that ends early for a shorter archive, so the end is checked here."""
-    opened: Any = file
-    if name.endswith((".gz", ".tgz")):
-        opened = gzip.GzipFile(fileobj=file)
-    elif name.endswith((".xz", ".txz")):
-        opened = lzma.LZMAFile(file)
-    stream = _Remembering(opened)
+    stream = _Remembering(_decompressed(file, name))
     with tarfile.open(fileobj=stream, mode="r|") as tar:
         for entry in tar:
             base = os.path.basename(entry.name)
@@ -129,14 +124,20 @@ def _tar_members(file: IO[bytes], name: str, where: str, wanted: Callable[[str],
         raise EOFError("it ends before its end marker")
 
 
+def _decompressed(file: IO[bytes], name: str) -> Any:
+    if name.endswith((".gz", ".tgz")):
+        return gzip.GzipFile(fileobj=file)
+    return lzma.LZMAFile(file) if name.endswith((".xz", ".txz")) else file
+
+
 class _Remembering(io.RawIOBase):
     """A stream that remembers its last bytes."""
 
-    def __init__(self, stream: IO[bytes]):
+    def __init__(self, stream: Any):
         self.stream, self.tail = stream, b""
 
     def read(self, size: int = -1) -> bytes:
-        data = self.stream.read(size)
+        data: bytes = self.stream.read(size)
         self.tail = data[-1024:] if len(data) >= 1024 else (self.tail + data)[-1024:]
         return data
 
