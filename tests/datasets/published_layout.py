@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 
 P12_STATICS = {"Age": 54, "Gender": 0, "Height": 170, "ICUType": 4, "Weight": 80}
-P19_COLUMNS = (
+P19_HEADER = (
     "HR|O2Sat|Temp|SBP|MAP|DBP|Resp|EtCO2|BaseExcess|HCO3|FiO2|pH|PaCO2|SaO2|AST|BUN|Alkalinephos|Calcium|Chloride|"
     "Creatinine|Bilirubin_direct|Glucose|Lactate|Magnesium|Phosphate|Potassium|Bilirubin_total|TroponinI|Hct|Hgb|PTT|"
     "WBC|Fibrinogen|Platelets|Age|Gender|Unit1|Unit2|HospAdmTime|ICULOS|SepsisLabel"
-).split("|")
+)
+P19_COLUMNS = P19_HEADER.split("|")
 
 
 def p12_record(number: int, rows: Iterable[str] = (), **statics: object) -> str:
