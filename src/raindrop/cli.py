@@ -49,11 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def demo(*, out: Path = Path("demo"), samples: int = 3000, seed: int = 0) -> None:
     """The whole way on made-up data with a planted sensor graph: train, compare, recover the graph, predict.
 
-    Parameters
-    ----------
-    out: folder for the table, the run and the predictions; must not exist yet.
-    samples: how many samples to make.
-    seed: of everything that is random.
+    Args:
+        out: folder for the table, the run and the predictions; must not exist yet.
+        samples: how many samples to make.
+        seed: of everything that is random.
     """
     from raindrop.demo import run_demo
 
@@ -76,14 +75,13 @@ def inspect(
 ) -> None:
     """What is in a table: samples, sensors, readings, intervals, labels, and what the gaps alone tell about the label.
 
-    Parameters
-    ----------
-    data: folder with events.parquet or .csv, and samples.parquet or .csv.
-    label: column of the samples table to predict.
-    statics: columns of the samples table to use as static attributes.
-    group: column of the samples table whose values a split keeps together.
-    picture: also draw it, as .png, .svg or .pdf.
-    seed: of the samples that are looked at closely where there are many.
+    Args:
+        data: folder with events.parquet or .csv, and samples.parquet or .csv.
+        label: column of the samples table to predict.
+        statics: columns of the samples table to use as static attributes.
+        group: column of the samples table whose values a split keeps together.
+        picture: also draw it, as .png, .svg or .pdf.
+        seed: of the samples that are looked at closely where there are many.
     """
     from raindrop.overview import overview
 
@@ -114,21 +112,20 @@ def train(
 ) -> None:
     """Train a model on a table and save it.
 
-    Parameters
-    ----------
-    data: folder with events.parquet or .csv, and samples.parquet or .csv.
-    out: folder for the run: checkpoint, log and the model.
-    model: which model.
-    preset: tuned (the best we know) or paper (as published).
-    label: column of the samples table to predict.
-    statics: columns of the samples table to use as static attributes.
-    group: column of the samples table whose values a split keeps together.
-    split: random (80 % training, 10 % validation, 10 % test), none (train on all), or FILE:1 for split 1 of a file.
-    seed: of the split, the weights and the batches.
-    config: TOML file with the groups [model] and [train].
-    set: single settings, such as train.epochs=5 model.prune=0.3.
-    resume: continue the run in OUT where it was stopped; the same as a new run where there is none.
-    tensorboard: also write TensorBoard logs to OUT/tensorboard.
+    Args:
+        data: folder with events.parquet or .csv, and samples.parquet or .csv.
+        out: folder for the run: checkpoint, log and the model.
+        model: which model.
+        preset: tuned (the best we know) or paper (as published).
+        label: column of the samples table to predict.
+        statics: columns of the samples table to use as static attributes.
+        group: column of the samples table whose values a split keeps together.
+        split: random (80 % training, 10 % validation, 10 % test), none (train on all), or FILE:1 for split 1 of a file.
+        seed: of the split, the weights and the batches.
+        config: TOML file with the groups [model] and [train].
+        set: single settings, such as train.epochs=5 model.prune=0.3.
+        resume: continue the run in OUT where it was stopped; the same as a new run where there is none.
+        tensorboard: also write TensorBoard logs to OUT/tensorboard.
     """
     from raindrop import config as configs
     from raindrop import parallel
@@ -167,17 +164,16 @@ def evaluate(
 ) -> None:
     """How good a trained model is on a table, also with sensors hidden.
 
-    Parameters
-    ----------
-    run: folder that `raindrop train` wrote.
-    data: folder with the table.
-    part: which samples; auto takes the test samples of the run's own split where the table has them, else all.
-    split: take the part from split 1 of a file instead, as FILE:1.
-    label: column of the samples table that holds the truth.
-    hide_sensors: shares of sensors to hide at random in each sample, such as 0.1 0.3 0.5.
-    seed: of the hidden sensors.
-    unknown_sensors: readings of sensors that training never saw are an error, or ignored.
-    out: JSON file for the figures.
+    Args:
+        run: folder that `raindrop train` wrote.
+        data: folder with the table.
+        part: which samples; auto takes the test samples of the run's own split where the table has them, else all.
+        split: take the part from split 1 of a file instead, as FILE:1.
+        label: column of the samples table that holds the truth.
+        hide_sensors: shares of sensors to hide at random in each sample, such as 0.1 0.3 0.5.
+        seed: of the hidden sensors.
+        unknown_sensors: readings of sensors that training never saw are an error, or ignored.
+        out: JSON file for the figures.
     """
     from raindrop.classifier import load
     from raindrop.files import refuse_to_overwrite, write_json
@@ -211,13 +207,12 @@ def predict(
 ) -> None:
     """Class probabilities for every sample of a table; no labels needed.
 
-    Parameters
-    ----------
-    run: folder that `raindrop train` wrote.
-    data: folder with the table.
-    out: predictions.parquet or predictions.csv.
-    unknown_sensors: readings of sensors that training never saw are an error, or ignored.
-    part: all samples, or train, val or test of the run's own split.
+    Args:
+        run: folder that `raindrop train` wrote.
+        data: folder with the table.
+        out: predictions.parquet or predictions.csv.
+        unknown_sensors: readings of sensors that training never saw are an error, or ignored.
+        part: all samples, or train, val or test of the run's own split.
     """
     from raindrop.classifier import load
     from raindrop.files import refuse_to_overwrite
