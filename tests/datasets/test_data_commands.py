@@ -9,7 +9,7 @@ import pytest
 from published_layout import pack, pam_subject, write
 
 from raindrop import data_commands
-from raindrop.cli import _labelled, _part_of, _split, main
+from raindrop.cli import _labelled, _part_of, _split, app, main
 from raindrop.datasets import download as downloads
 from raindrop.datasets.publishers import Publication, Remote
 from raindrop.errors import ConfigError, DataError
@@ -188,3 +188,13 @@ def test_every_parameter_of_a_command_has_its_help(capsys: pytest.CaptureFixture
         shown = capsys.readouterr().out
         assert "folder" in shown
     assert data_commands.convert.name == ("convert",)
+
+
+@pytest.mark.parametrize("page", sorted(Path(__file__).parents[2].glob("docs/data_*.md")), ids=lambda page: page.stem)
+def test_the_commands_in_the_documentation_can_be_typed(page: Path) -> None:
+    commands = [line.split()[1:] for line in page.read_text().splitlines() if line.startswith("raindrop ")]
+    assert commands or page.stem == "data_format"
+    for words in commands:
+        command, bound, _ = app.parse_args(words, print_error=False, exit_on_error=False)
+        assert callable(command)
+        assert bound.arguments

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import polars as pl
@@ -115,3 +116,10 @@ def test_the_papers_pam_split_leaks_between_overlapping_windows(real_data: Path)
     test = [window for window, name in part.items() if name == "test"]
     leaks = [any(part.get(n) == "train" and labels[n] == labels[w] for n in (w - 1, w + 1)) for w in test]
     assert sum(leaks) / len(leaks) > 0.9
+
+
+@pytest.mark.parametrize("name", ["p12", "p19"])
+def test_the_documentation_states_the_account_of_the_converter(name: str, request: pytest.FixtureRequest) -> None:
+    page = (Path(__file__).parents[2] / f"docs/data_{name}.md").read_text()
+    rows = request.getfixturevalue(name).report.rows()
+    assert [reason for _, reason, number in rows if not re.search(rf"(?<![\d,]){number:,}(?![\d,])", page)] == []
