@@ -98,14 +98,23 @@ def _table(batch: Records, cohort: Cohort, limits: Limits | None, report: Report
     late = int(rows.join(samples, on="file", how="semi")["late"].sum())
     report.count("at or after the first positive label", late, "rows")
     report.count("of an excluded sample", len(rows) - len(kept) - late, "rows")
-    events = (
-        kept.select("sample", *SENSORS, time=pl.col("ICULOS") - pl.col("first_hour"))
-        .unpivot(on=SENSORS, index=["sample", "time"], variable_name="sensor")
-        .filter(pl.col("value").is_not_nan())
-    )
-    events = drop_impossible(events, limits, report)
+    events = drop_impossible(_readings(kept), limits, report)
     return EventTable.from_frames(
         events, samples.drop("file", "first_hour", "observed"), label="sepsis", sensors=SENSORS, source="P19"
+    )
+
+
+def _readings(kept: pl.DataFrame) -> pl.DataFrame:
+    """One row per value that was observed."""
+    value = kept.select(SENSORS).to_numpy()  # (rows, sensors)
+    row, sensor = np.nonzero(~np.isnan(value))
+    return pl.DataFrame(
+        {
+            "sample": kept["sample"].gather(row),
+            "time": (kept["ICULOS"] - kept["first_hour"]).gather(row),
+            "sensor": pl.Series(SENSORS, dtype=pl.String).gather(sensor),
+            "value": value[row, sensor],
+        }
     )
 
 
