@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from raindrop.data_commands import convert, download
 from raindrop.errors import ConfigError, RaindropError
 
 if TYPE_CHECKING:  # torch and polars load only when a command needs them
@@ -48,54 +49,48 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def demo(*, out: Path = Path("demo"), samples: int = 3000, seed: int = 0) -> None:
     """The whole way on made-up data with a planted sensor graph: train, compare, recover the graph, predict.
 
-    Parameters
-    ----------
-    out: folder for the table, the run and the predictions; must not exist yet.
-    samples: how many samples to make.
-    seed: of everything that is random.
+    Args:
+        out: folder for the table, the run and the predictions; must not exist yet.
+        samples: how many samples to make.
+        seed: of everything that is random.
     """
     from raindrop.demo import run_demo
 
     run_demo(out, samples, seed, console)
 
 
-@app.command
-def inspect(data: Path, *, label: str | None = None, statics: Words = (), group: str | None = None) -> None:
-    """What is in a table: samples, sensors, readings, labels.
+app.command(convert)
+app.command(download)
 
-    Parameters
-    ----------
-    data: folder with events.parquet or .csv, and samples.parquet or .csv.
-    label: column of the samples table to predict.
-    statics: columns of the samples table to use as static attributes.
-    group: column of the samples table whose values a split keeps together.
+
+@app.command
+def inspect(
+    data: Path,
+    *,
+    label: str | None = None,
+    statics: Words = (),
+    group: str | None = None,
+    picture: Path | None = None,
+    seed: int = 0,
+) -> None:
+    """What is in a table: samples, sensors, readings, intervals, labels, and what the gaps alone tell about the label.
+
+    Args:
+        data: folder with events.parquet or .csv, and samples.parquet or .csv.
+        label: column of the samples table to predict.
+        statics: columns of the samples table to use as static attributes.
+        group: column of the samples table whose values a split keeps together.
+        picture: also draw it, as .png, .svg or .pdf.
+        seed: of the samples that are looked at closely where there are many.
     """
-    import numpy as np
+    from raindrop.overview import overview
 
     table = _read(data, label, statics, group)
     console.print(escape(repr(table)))
-    rows = table.rows()
-    span = np.asarray(table.time[rows])
-    if len(span):
-        console.print(f"times {span.min():g} to {span.max():g} {table.time_unit}")
-        console.print(
-            f"readings a sample: median {np.median(table.count):g}, {table.count.min()} to {table.count.max()}"
-        )
-    for reason, number in table.dropped.items():
-        console.print(f"left out: {number:,} readings {escape(reason)}")
-    if table.roles.label is not None:
-        counts = table.samples[table.roles.label].cast(str).value_counts(sort=True)
-        shown = ", ".join(f"{name}: {number:,} ({number / len(table):.1%})" for name, number in counts.iter_rows())
-        console.print(f"label {escape(table.roles.label)}: {escape(shown)}")
-    listing = Table("sensor", "readings", "samples", "mean", "deviation")
-    sensor, value = np.asarray(table.sensor[rows]), np.asarray(table.value[rows], dtype=float)
-    owner = np.repeat(np.arange(len(table)), table.count)
-    for code, name in enumerate(table.sensors):
-        held = sensor == code
-        with_it = len(np.unique(owner[held])) / len(table)
-        figures = (f"{value[held].mean():.4g}", f"{value[held].std():.4g}") if held.any() else ("-", "-")
-        listing.add_row(escape(name), f"{held.sum():,}", f"{with_it:.1%}", *figures)
-    console.print(listing)
+    about = overview(table, seed=seed)
+    console.print(about)
+    if picture is not None:
+        console.print(f"wrote the picture to {escape(str(about.save(picture)))}")
 
 
 @app.command
@@ -117,21 +112,20 @@ def train(
 ) -> None:
     """Train a model on a table and save it.
 
-    Parameters
-    ----------
-    data: folder with events.parquet or .csv, and samples.parquet or .csv.
-    out: folder for the run: checkpoint, log and the model.
-    model: which model.
-    preset: tuned (the best we know) or paper (as published).
-    label: column of the samples table to predict.
-    statics: columns of the samples table to use as static attributes.
-    group: column of the samples table whose values a split keeps together.
-    split: random (80 % training, 10 % validation, 10 % test) or none (train on all).
-    seed: of the split, the weights and the batches.
-    config: TOML file with the groups [model] and [train].
-    set: single settings, such as train.epochs=5 model.prune=0.3.
-    resume: continue the run in OUT where it was stopped; the same as a new run where there is none.
-    tensorboard: also write TensorBoard logs to OUT/tensorboard.
+    Args:
+        data: folder with events.parquet or .csv, and samples.parquet or .csv.
+        out: folder for the run: checkpoint, log and the model.
+        model: which model.
+        preset: tuned (the best we know) or paper (as published).
+        label: column of the samples table to predict.
+        statics: columns of the samples table to use as static attributes.
+        group: column of the samples table whose values a split keeps together.
+        split: random (80 % training, 10 % validation, 10 % test), none (train on all), or FILE:1 for split 1 of a file.
+        seed: of the split, the weights and the batches.
+        config: TOML file with the groups [model] and [train].
+        set: single settings, such as train.epochs=5 model.prune=0.3.
+        resume: continue the run in OUT where it was stopped; the same as a new run where there is none.
+        tensorboard: also write TensorBoard logs to OUT/tensorboard.
     """
     from raindrop import config as configs
     from raindrop import parallel
@@ -141,7 +135,7 @@ def train(
     table = _read(data, label, statics, group)
     if not resume:
         refuse_to_overwrite(out)
-    parts = _split(table, split, seed)
+    parts = _labelled(_split(table, split, seed))
     changes = {**(configs.read_toml(config) if config else {}), **configs.parse_words(set)}
     clf = Classifier(model, preset=preset, config=changes, seed=seed, progress=True)
     parallel.join()
@@ -161,6 +155,7 @@ def evaluate(
     data: Path,
     *,
     part: Literal["auto", "all", "train", "val", "test"] = "auto",
+    split: str | None = None,
     label: str | None = None,
     hide_sensors: Numbers = (),
     seed: int = 0,
@@ -169,16 +164,16 @@ def evaluate(
 ) -> None:
     """How good a trained model is on a table, also with sensors hidden.
 
-    Parameters
-    ----------
-    run: folder that `raindrop train` wrote.
-    data: folder with the table.
-    part: which samples; auto takes the test samples of the run's own split where the table has them, else all.
-    label: column of the samples table that holds the truth.
-    hide_sensors: shares of sensors to hide at random in each sample, such as 0.1 0.3 0.5.
-    seed: of the hidden sensors.
-    unknown_sensors: readings of sensors that training never saw are an error, or ignored.
-    out: JSON file for the figures.
+    Args:
+        run: folder that `raindrop train` wrote.
+        data: folder with the table.
+        part: which samples; auto takes the test samples of the run's own split where the table has them, else all.
+        split: take the part from split 1 of a file instead, as FILE:1.
+        label: column of the samples table that holds the truth.
+        hide_sensors: shares of sensors to hide at random in each sample, such as 0.1 0.3 0.5.
+        seed: of the hidden sensors.
+        unknown_sensors: readings of sensors that training never saw are an error, or ignored.
+        out: JSON file for the figures.
     """
     from raindrop.classifier import load
     from raindrop.files import refuse_to_overwrite, write_json
@@ -188,7 +183,8 @@ def evaluate(
     if out is not None:
         refuse_to_overwrite(out)
     table = _read(data, label or (clf.label_ if label is None and _has_label(data, clf.label_) else None), (), None)
-    chosen = _choose(table, run, part)
+    chosen = _choose(table, run, part) if split is None else _part_of(table, split, part)
+    chosen = _labelled({"test": chosen})["test"]
     results = []
     for share in (0.0, *hide_sensors):
         figures = clf.evaluate(hide_random_sensors(chosen, share, seed=seed) if share else chosen)
@@ -211,13 +207,12 @@ def predict(
 ) -> None:
     """Class probabilities for every sample of a table; no labels needed.
 
-    Parameters
-    ----------
-    run: folder that `raindrop train` wrote.
-    data: folder with the table.
-    out: predictions.parquet or predictions.csv.
-    unknown_sensors: readings of sensors that training never saw are an error, or ignored.
-    part: all samples, or train, val or test of the run's own split.
+    Args:
+        run: folder that `raindrop train` wrote.
+        data: folder with the table.
+        out: predictions.parquet or predictions.csv.
+        unknown_sensors: readings of sensors that training never saw are an error, or ignored.
+        part: all samples, or train, val or test of the run's own split.
     """
     from raindrop.classifier import load
     from raindrop.files import refuse_to_overwrite
@@ -245,7 +240,29 @@ def _split(table: EventTable, split: str, seed: int) -> dict[str, EventTable]:
         return {"train": table}
     if split == "random":
         return dict(zip(("train", "val", "test"), table.split(seed=seed), strict=True))
-    raise ConfigError(f"--split is 'random' or 'none', not '{split}'.")
+    if not Path(split).exists() and ":" not in split:
+        raise ConfigError(f"--split is 'random', 'none' or FILE:1 (split 1 of a file), not '{split}'.")
+    return _parts_of(table, split)
+
+
+def _parts_of(table: EventTable, split: str) -> dict[str, EventTable]:
+    from raindrop.splits import PARTS, Split
+
+    return dict(zip(PARTS, Split.parse(split).apply(table), strict=True))
+
+
+def _part_of(table: EventTable, split: str, part: str) -> EventTable:
+    return table if part == "all" else _parts_of(table, split)["test" if part == "auto" else part]
+
+
+def _labelled(parts: dict[str, EventTable]) -> dict[str, EventTable]:
+    """Without samples whose label is unknown, where others have one."""
+    kept = {name: part[part.labelled] if part.labelled.any() else part for name, part in parts.items()}
+    without = sum(len(part) - len(kept[name]) for name, part in parts.items())
+    if without:
+        label = next(iter(parts.values())).roles.label
+        console.print(f"leaving out {without:,} samples without a label '{escape(str(label))}'")
+    return kept
 
 
 def _write_parts(out: Path, parts: dict[str, EventTable]) -> None:

@@ -1,0 +1,192 @@
+"""PAM: PAMAP2 physical activity monitoring, cut into windows of six seconds with readings removed at random.
+
+The published files are one `.dat` per subject (`Protocol/subject101.dat`, 54 columns at 100 Hz). The windows follow the
+paper's description; its own windows are not published with their readings. See docs/data_pam.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import PurePath
+from typing import Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from raindrop.datasets.archives import Member, Source, members, without_repeats
+from raindrop.datasets.conversion import Conversion, Report, concatenate, nothing_found, with_reasons
+from raindrop.datasets.records import Records
+from raindrop.errors import DataError
+from raindrop.events import EventTable
+from raindrop.ingest import one_of
+
+Unit = Literal["hand", "chest", "ankle"]
+RATE = 100
+TRANSIENT = 0
+ACTIVITIES = {
+    1: "lying", 2: "sitting", 3: "standing", 4: "walking", 5: "running", 6: "cycling", 7: "Nordic walking",
+    9: "watching TV", 10: "computer work", 11: "car driving", 12: "ascending stairs", 13: "descending stairs",
+    16: "vacuum cleaning", 17: "ironing", 18: "folding laundry", 19: "house cleaning", 20: "playing soccer",
+    24: "rope jumping",
+}  # fmt: skip
+QUANTITIES = (
+    "temperature", "acc16_x", "acc16_y", "acc16_z", "acc6_x", "acc6_y", "acc6_z", "gyro_x", "gyro_y", "gyro_z",
+    "mag_x", "mag_y", "mag_z", "orientation_1", "orientation_2", "orientation_3", "orientation_4",
+)  # fmt: skip
+UNITS: tuple[Unit, ...] = ("hand", "chest", "ankle")
+COLUMNS = dict.fromkeys(
+    ("time", "activity", "heart_rate", *(f"{unit}_{quantity}" for unit in UNITS for quantity in QUANTITIES)), pl.Float64
+)
+RECORD = re.compile(r"subject(\d+)\.dat")
+LAYOUT = (
+    "PAMAP2 is published as PAMAP2_Dataset/Protocol/subject101.dat to subject109.dat; "
+    "give the archive, or the folder that holds them."
+)
+
+
+def convert(
+    source: Source,
+    *,
+    unit: Unit = "hand",
+    steps: int = 600,
+    overlap: float = 0.5,
+    keep: float = 0.4,
+    seed: int = 0,
+    min_windows: int = 500,
+    min_seconds: float = 600.0,
+) -> Conversion:
+    """The raw files as a table of windows. Times are seconds since the window's start.
+
+    unit: which of the three inertial units; the paper uses one, with all its 17 values.
+    steps, overlap: length of a window at 100 Hz, and the share it has in common with the next.
+    keep, seed: share of the readings that is kept, and the draw; a subject's draw depends on no other subject.
+    min_windows: an activity with fewer windows in total is excluded.
+    min_seconds: a subject with less time in named activities is excluded.
+    """
+    one_of(unit, Unit, "unit")
+    stride = round(steps * (1 - overlap))
+    if steps < 1 or stride < 1 or not 0 < keep <= 1:
+        raise DataError(
+            f"steps={steps}, overlap={overlap:g} and keep={keep:g} do not go together: "
+            "a window has at least one step, starts at least one after the last, and keeps some of its readings."
+        )
+    report = Report("PAM")
+    tables: dict[int, EventTable] = {}
+    for member in without_repeats(_protocol(source, report), report):
+        number = int(RECORD.fullmatch(member.name)[1])  # type: ignore[index]
+        rows = _rows(member, unit, report)
+        seconds = float((rows["activity"] != TRANSIENT).sum()) / RATE
+        if seconds < min_seconds:
+            report.count(f"subject {number} has only {seconds:.0f} s of named activities, excluded", 1, "files")
+            continue
+        rng = np.random.default_rng([seed, number])
+        table = _windows(rows, str(number), steps, stride, keep, rng, report)
+        if table is not None:
+            tables[number] = table
+    if not report.read:
+        raise nothing_found(source, "files of PAMAP2", LAYOUT)
+    if not tables:
+        raise DataError(f"No subject has a window of {steps} steps within one activity.\n{report}")
+    table = _enough(concatenate([tables[number] for number in sorted(tables)]), min_windows, report)
+    return Conversion(with_reasons(table, report), report)
+
+
+def _protocol(source: Source, report: Report) -> Iterator[Member]:
+    """The files of the protocol; a second folder holds optional activities under the same file names."""
+    for member in members(source, RECORD.fullmatch):
+        if "Optional" in PurePath(member.where).parts:
+            report.count("optional activities, not part of the protocol", 1, "files")
+        else:
+            yield member
+
+
+def _rows(member: Member, unit: Unit, report: Report) -> pl.DataFrame:
+    records = Records(COLUMNS, " ", has_header=False)
+    records.add(member)
+    rows = records.frame()
+    report.saw("files", 1)
+    report.saw("rows", len(rows))
+    known = rows["activity"].is_in([float(number) for number in (TRANSIENT, *ACTIVITIES)])
+    records.refuse_rows(rows, ~known, "the second column is not a known activity")
+    records.refuse_rows(rows, ~rows["time"].is_finite(), "the first column is not a time")
+    records.refuse_rows(rows, (rows["time"].diff() <= 0).fill_null(False), "the times do not ascend")
+    return rows.select("time", pl.col("activity").cast(pl.Int64), *(f"{unit}_{name}" for name in QUANTITIES))
+
+
+def _windows(
+    rows: pl.DataFrame, subject: str, steps: int, stride: int, keep: float, rng: np.random.Generator, report: Report
+) -> EventTable | None:
+    """All windows of one subject that lie within one activity, without a gap in time."""
+    sensors = rows.columns[2:]
+    time, activity = rows["time"].to_numpy(), rows["activity"].to_numpy()
+    start = _starts(time, activity, steps, stride)
+    inside = np.zeros(len(rows), dtype=bool)
+    at = start[:, None] + np.arange(steps)  # (windows, steps)
+    inside[at] = True
+    named = activity != TRANSIENT
+    report.count("between activities (transient)", int((~named).sum()), "rows")
+    report.count("left over where an activity ends or breaks off", int((named & ~inside).sum()), "rows")
+    if not len(start):
+        return None
+    value = rows.select(pl.col(sensors).cast(pl.Float32)).to_numpy()[at]  # (windows, steps, sensors)
+    observed = ~np.isnan(value)
+    kept = observed & (rng.random(value.shape, dtype=np.float32) < keep)
+    report.count("NaN, not measured", int((~observed).sum()), "readings")
+    report.count(f"removed at random ({1 - keep:.0%})", int(observed.sum() - kept.sum()), "readings")
+    window, step, sensor = np.nonzero(kept)
+    ids = pl.Series([f"{subject}-{number}" for number in range(len(start))])
+    samples = pl.DataFrame(
+        {
+            "sample": ids,
+            "activity": [ACTIVITIES[number] for number in activity[start]],
+            "subject": [subject] * len(start),
+            "start": time[start],
+        }
+    )
+    events = pl.DataFrame(
+        {
+            "sample": ids.gather(window),
+            "time": np.round(time[at[window, step]] - time[start][window], 4),
+            "sensor": pl.Series(sensors).gather(sensor),
+            "value": value[kept],
+        }
+    )
+    return EventTable.from_frames(
+        events, samples, label="activity", group="subject", sensors=sensors, time_unit="seconds", source="PAM"
+    )
+
+
+def _starts(time: NDArray[np.float64], activity: NDArray[np.int64], steps: int, stride: int) -> NDArray[np.int64]:
+    """Where windows start: every `stride` rows of a run of one activity, as long as it fits."""
+    border = (np.diff(activity) != 0) | (np.diff(time) > 1.5 / RATE)
+    begins = np.concatenate([[0], np.flatnonzero(border) + 1, [len(activity)]])
+    runs = [
+        np.arange(begin, end - steps + 1, stride)
+        for begin, end in pairwise(begins)
+        if begin < end and activity[begin] != TRANSIENT
+    ]
+    return np.concatenate([np.empty(0, dtype=np.int64), *runs])
+
+
+def _enough(table: EventTable, min_windows: int, report: Report) -> EventTable:
+    """Without activities that are too rare and windows without a reading; numbered in order."""
+    counts = dict(table.samples.group_by("activity").len().iter_rows())
+    rare = sorted(activity for activity, number in counts.items() if number < min_windows)
+    for activity in rare:
+        reason = f"'{activity}' has fewer than {min_windows:,} windows, excluded"
+        report.count(reason, counts[activity], "samples")
+    common = ~table.samples["activity"].is_in(rare).to_numpy()
+    empty = common & (table.count == 0)
+    report.count("no reading left in the window, excluded", int(empty.sum()), "samples")
+    table = table[common & ~empty]
+    if not len(table):
+        found = ", ".join(f"{activity} {number:,}" for activity, number in sorted(counts.items()))
+        raise DataError(
+            f"No activity has {min_windows:,} windows (there are: {found}).\nAsk for fewer with min_windows."
+        )
+    number = pl.Series("sample", [str(number) for number in range(len(table))])
+    return replace(table, samples=table.samples.with_columns(number))

@@ -1,0 +1,216 @@
+"""P12: PhysioNet/CinC Challenge 2012, the first 48 hours of 12,000 stays in intensive care.
+
+The published files are one text per stay (`set-a/132539.txt`: Time,Parameter,Value) and three tables of outcomes.
+The default cohort is the paper's: 11,988 stays that have at least one reading. See docs/data_p12.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import polars as pl
+
+from raindrop.datasets.archives import Member, Source, members, without_repeats
+from raindrop.datasets.conversion import (
+    Conversion,
+    Limits,
+    Report,
+    concatenate,
+    drop_impossible,
+    in_order_of_number,
+    nothing_found,
+    with_reasons,
+)
+from raindrop.datasets.records import Records, in_batches
+from raindrop.errors import DataError
+from raindrop.events import EventTable
+from raindrop.ingest import Duplicates, one_of
+
+Label = Literal["mortality", "length_of_stay_gt_3"]
+UnknownStay = Literal["exclude", "short"]
+SENSORS = (
+    "ALP", "ALT", "AST", "Albumin", "BUN", "Bilirubin", "Cholesterol", "Creatinine", "DiasABP", "FiO2", "GCS",
+    "Glucose", "HCO3", "HCT", "HR", "K", "Lactate", "MAP", "MechVent", "Mg", "NIDiasABP", "NIMAP", "NISysABP", "Na",
+    "PaCO2", "PaO2", "Platelets", "RespRate", "SaO2", "SysABP", "Temp", "TroponinI", "TroponinT", "Urine", "WBC", "pH",
+)  # fmt: skip
+STATICS = ("Age", "Gender", "Height", "ICUType", "Weight")
+CLASSES = ("Gender", "ICUType")
+"""Statics whose numbers are names of classes; they become text, so that each class gets a column of its own."""
+NOT_MEASURED = -1.0
+LIMITS: Limits = {
+    "pH": (6.0, 8.5),
+    "Temp": (13.0, 46.0),
+    "PaO2": (1.0, 800.0),
+    "PaCO2": (1.0, 300.0),
+    "WBC": (0.0, 2000.0),
+    "Height": (50.0, 275.0),
+    "Weight": (10.0, 650.0),
+}
+"""What no living adult can have: slipped decimal points, other units, readings of a probe in the air."""
+COLUMNS = {"Time": pl.String, "Parameter": pl.String, "Value": pl.Float64}
+OUTCOME_COLUMNS = ("RecordID", "SAPS-I", "SOFA", "Length_of_stay", "Survival", "In-hospital_death")
+RECORD, OUTCOMES = re.compile(r"(\d+)\.txt"), re.compile(r"Outcomes-(\w+)\.txt")
+LAYOUT = (
+    "P12 is published as set-a, set-b and set-c (each a folder or an archive of files such as 132539.txt) "
+    "and Outcomes-a.txt, Outcomes-b.txt and Outcomes-c.txt; give the folder that holds them."
+)
+
+
+def convert(
+    source: Source,
+    *,
+    label: Label = "mortality",
+    unknown_stay: UnknownStay = "exclude",
+    limits: Limits | None = LIMITS,
+    duplicates: Duplicates = "last",
+) -> Conversion:
+    """The raw files as a table.
+
+    label: which of the two label columns is the table's label; both are always there.
+    unknown_stay: a length of stay of -1 is unknown. "exclude" leaves `length_of_stay_gt_3` empty, "short" counts it
+    as not longer than three days, as the paper does.
+    limits: values that cannot be, by sensor or static; readings outside are dropped, statics emptied. None keeps all.
+    duplicates: what to do with several values of one sensor in one minute; the paper takes the last.
+    """
+    one_of(label, Label, "label")
+    one_of(unknown_stay, UnknownStay, "unknown_stay")
+    report = Report("P12")
+    outcomes: list[Member] = []
+    tables = []
+    found = without_repeats(members(source, lambda name: RECORD.fullmatch(name) or OUTCOMES.fullmatch(name)), report)
+    for batch in in_batches(_records(found, outcomes), COLUMNS, ","):
+        tables.append(_table(batch, limits, duplicates, report))
+    if not tables:
+        raise nothing_found(source, "records of P12", LAYOUT)
+    table = in_order_of_number(concatenate(tables))
+    report.count("no reading of any sensor, excluded", int((table.count == 0).sum()), "samples")
+    table = table[table.count > 0]
+    if not len(table):
+        raise DataError(f"None of the {report.read['files']:,} records has a reading.\n{LAYOUT}")
+    samples = _labels(table.samples, _outcomes(outcomes, source, report), unknown_stay, report)
+    table = replace(table, samples=samples).with_roles(label=label, statics=STATICS)
+    return Conversion(with_reasons(table, report), report)
+
+
+def _records(found: Iterable[Member], outcomes: list[Member]) -> Iterator[Member]:
+    """The records; the outcomes are put aside."""
+    for member in found:
+        if RECORD.fullmatch(member.name):
+            yield member
+        else:
+            outcomes.append(member)
+
+
+def _table(batch: Records, limits: Limits | None, duplicates: Duplicates, report: Report) -> EventTable:
+    """The readings and statics of some of the records."""
+    rows = batch.frame()
+    report.saw("files", len(batch.members))
+    report.saw("rows", len(rows))
+    record = pl.Series("sample", [RECORD.fullmatch(m.name)[1] for m in batch.members], dtype=pl.String)  # type: ignore[index]
+    rows = rows.select("file", time=_hours(rows, batch), sensor="Parameter", value="Value")
+    rows = _drop(rows, pl.col("sensor") == "", report, "empty variable name")
+    static = rows.filter(pl.col("sensor").is_in(["RecordID", *STATICS]))
+    rows = rows.filter(~pl.col("sensor").is_in(["RecordID", *STATICS]))
+    rows = _drop(rows, ~pl.col("sensor").is_in(SENSORS), report, "unknown variable name")
+    samples = _statics(static, record, batch, limits, report)
+    rows = _drop(rows, pl.col("value") == NOT_MEASURED, report, "-1, not measured", "readings")
+    rows = drop_impossible(rows, {name: limits[name] for name in limits if name in SENSORS} if limits else None, report)
+    events = rows.select(sample=record.gather(rows["file"]), time="time", sensor="sensor", value="value")
+    return EventTable.from_frames(
+        events, samples, sensors=SENSORS, duplicates=duplicates, source="P12", time_unit="hours"
+    )
+
+
+def _drop(rows: pl.DataFrame, wrong: pl.Expr, report: Report, reason: str, unit: str = "rows") -> pl.DataFrame:
+    kept = rows.filter(~wrong)
+    report.count(reason, len(rows) - len(kept), unit)
+    return kept
+
+
+def _hours(rows: pl.DataFrame, batch: Records) -> pl.Series:
+    """'35:19' as hours; there are only 2,881 such texts, so each is read once."""
+    clock = rows["Time"].unique()
+    parts = clock.str.extract_groups(r"^(\d{1,3}):([0-5]\d)$").struct.unnest().cast(pl.Float64)
+    hours = dict(zip(clock, parts.to_series(0) + parts.to_series(1) / 60, strict=True))
+    time = rows["Time"].replace_strict(hours, default=None, return_dtype=pl.Float64)
+    batch.refuse_rows(rows, time.is_null(), "the time is not like 35:19")
+    return time
+
+
+def _statics(
+    rows: pl.DataFrame, record: pl.Series, batch: Records, limits: Limits | None, report: Report
+) -> pl.DataFrame:
+    """One row per record: its statics, found by name among the rows of minute 0."""
+    at_admission = rows.filter(pl.col("time") == 0).unique(["file", "sensor"], keep="first", maintain_order=True)
+    report.count("later value of a static (Weight, above all), not a reading", len(rows) - len(at_admission), "rows")
+    wide = pl.DataFrame({"file": np.arange(len(record), dtype=np.int32)})
+    for name in ("RecordID", *STATICS):
+        column = at_admission.filter(pl.col("sensor") == name).select("file", pl.col("value").alias(name))
+        wide = wide.join(column, on="file", how="left", maintain_order="left")
+    foreign = wide["RecordID"].is_null() | (wide["RecordID"].cast(pl.Int64, strict=False) != record.cast(pl.Int64))
+    if foreign.any():
+        at = int(foreign.arg_max() or 0)
+        raise DataError(
+            f"{batch.members[at].where}: the row RecordID says {wide['RecordID'][at]}, but the file is named for "
+            f"{record[at]}.\nThe file was renamed or damaged; download or copy it again."
+        )
+    for name in STATICS:
+        low, high = (limits or {}).get(name, (-np.inf, np.inf))
+        absent = wide[name] == NOT_MEASURED
+        impossible = ~absent & ~wide[name].is_between(low, high)
+        report.count(f"{name} -1, not measured", int(absent.sum()), "statics")
+        report.count(f"{name} outside {low:g} to {high:g}, emptied", int(impossible.sum()), "statics")
+        wide = wide.with_columns(pl.when(~(absent | impossible)).then(pl.col(name)))
+    sets = [_set_of(member.where) for member in batch.members]
+    return wide.select(
+        record,
+        pl.Series("set", sets, dtype=pl.String),
+        *(pl.col(name).cast(pl.Int64).cast(pl.String) if name in CLASSES else pl.col(name) for name in STATICS),
+    )
+
+
+def _set_of(where: str) -> str | None:
+    found = re.findall(r"set-([a-z])\b", where)
+    return found[-1] if found else None
+
+
+def _outcomes(found: Sequence[Member], source: Source, report: Report) -> pl.DataFrame:
+    if not found:
+        raise nothing_found(source, "outcomes (Outcomes-a.txt, Outcomes-b.txt, Outcomes-c.txt)", LAYOUT)
+    table = Records(dict.fromkeys(OUTCOME_COLUMNS, pl.Float64), ",")
+    for member in found:
+        table.add(member)
+    outcomes = table.frame().cast(dict.fromkeys(OUTCOME_COLUMNS, pl.Int64)).drop("file")
+    report.saw("outcomes", len(outcomes))
+    twice = outcomes["RecordID"].is_duplicated()
+    if twice.any():
+        raise DataError(
+            f"{', '.join(m.where for m in found)}: {int(twice.sum()):,} outcomes are for a record that has another one "
+            f"(first: {outcomes['RecordID'].filter(twice)[0]}).\nThere is one outcome per record; remove the others."
+        )
+    return outcomes
+
+
+def _labels(samples: pl.DataFrame, outcomes: pl.DataFrame, unknown: UnknownStay, report: Report) -> pl.DataFrame:
+    stay = pl.col("Length_of_stay")
+    known = pl.when(stay >= 0)
+    long_stay = (stay > 3).cast(pl.Int8)
+    labels = outcomes.select(
+        sample=pl.col("RecordID").cast(pl.String),
+        mortality=pl.col("In-hospital_death").cast(pl.Int8),
+        length_of_stay_gt_3=long_stay if unknown == "short" else known.then(long_stay),
+        length_of_stay=known.then(stay),
+    )
+    together = samples.join(labels, on="sample", how="left", maintain_order="left")
+    unlabelled = int(together["mortality"].null_count())
+    report.count("no outcome, both labels empty", unlabelled, "labels")
+    report.count(
+        f"length of stay -1 is unknown: {'counted as short' if unknown == 'short' else 'length_of_stay_gt_3 empty'}",
+        int(together["length_of_stay"].null_count()) - unlabelled,
+        "labels",
+    )
+    return together

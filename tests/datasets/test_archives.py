@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+from published_layout import pack, write
+
+from raindrop.datasets.archives import members, without_repeats
+from raindrop.datasets.conversion import Report
+from raindrop.errors import DataError
+
+
+def wanted(name: str) -> bool:
+    return name.endswith(".txt")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write(tmp_path / "raw", {f"set-a/{n}.txt": f"record {n}\n" * (n * 300) for n in range(1, 30)})
+
+
+@pytest.mark.parametrize("kind", ["tar", "tar.gz", "tar.xz", "zip"])
+def test_every_file_of_an_archive_is_found_with_its_path(folder: Path, tmp_path: Path, kind: str) -> None:
+    archive = pack(folder, tmp_path / f"set-a.{kind}")
+    found = list(members(archive, wanted))
+    assert [m.name for m in found] == sorted(f"{n}.txt" for n in range(1, 30))
+    assert found[0].where == f"{archive}/set-a/1.txt"
+    assert found[0].content == (folder / "set-a/1.txt").read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["tar", "tar.gz", "tar.xz", "zip"])
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.6, 0.9])
+def test_a_truncated_archive_is_an_error_wherever_it_is_cut(
+    folder: Path, tmp_path: Path, kind: str, share: float
+) -> None:
+    archive = pack(folder, tmp_path / f"set-a.{kind}")
+    content = archive.read_bytes()
+    archive.write_bytes(content[: int(len(content) * share)])
+    with pytest.raises(DataError, match=r"the archive is truncated or damaged \(.*\)\.\nDownload or copy it again"):
+        list(members(archive, wanted))
+
+
+def test_a_tar_cut_exactly_between_two_files_is_an_error(folder: Path, tmp_path: Path) -> None:
+    archive = pack(folder, tmp_path / "set-a.tar")
+    content = archive.read_bytes()
+    between = content.index(b"set-a/20.txt")
+    archive.write_bytes(content[:between])
+    with pytest.raises(DataError, match="truncated or damaged"):
+        list(members(archive, wanted))
+
+
+def test_a_flipped_byte_is_an_error(folder: Path, tmp_path: Path) -> None:
+    archive = pack(folder, tmp_path / "set-a.tar.xz")
+    content = bytearray(archive.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    archive.write_bytes(content)
+    with pytest.raises(DataError, match="truncated or damaged"):
+        list(members(archive, wanted))
+
+
+def test_something_else_named_like_an_archive_is_an_error(tmp_path: Path) -> None:
+    for name in ("a.zip", "a.tar.gz", "a.tar.xz", "a.tar"):
+        write(tmp_path, {name: "<html>not found</html>"})
+        with pytest.raises(DataError, match="truncated or damaged"):
+            list(members(tmp_path / name, wanted))
+
+
+def test_an_archive_within_an_archive_is_opened(folder: Path, tmp_path: Path) -> None:
+    inner = pack(folder, tmp_path / "outer/inner.zip")
+    outer = pack(inner.parent, tmp_path / "outer.zip")
+    found = list(members(outer, wanted))
+    assert len(found) == 29
+    assert found[0].where == f"{outer}/inner.zip/set-a/1.txt"
+
+
+def test_a_truncated_archive_within_an_archive_is_an_error(folder: Path, tmp_path: Path) -> None:
+    inner = pack(folder, tmp_path / "outer/inner.tar.gz")
+    inner.write_bytes(inner.read_bytes()[:2000])
+    outer = tmp_path / "outer.zip"
+    with zipfile.ZipFile(outer, "w") as packed:
+        packed.write(inner, "inner.tar.gz")
+    with pytest.raises(DataError, match="truncated or damaged"):
+        list(members(outer, wanted))
+
+
+def test_a_source_is_a_path_or_several_and_must_exist(folder: Path, tmp_path: Path) -> None:
+    assert len(list(members([folder / "set-a/1.txt", folder / "set-a/2.txt"], wanted))) == 2
+    with pytest.raises(DataError, match="There is no source"):
+        list(members([], wanted))
+    with pytest.raises(DataError, match="nowhere: there is no such file or folder"):
+        list(members([folder, tmp_path / "nowhere"], wanted))
+    write(tmp_path, {"data.rar": "x"})
+    with pytest.raises(DataError, match=r"data.rar: neither a folder nor an archive that can be read \(\.tar"):
+        list(members(tmp_path / "data.rar", wanted))
+
+
+def test_the_same_file_twice_is_read_once(folder: Path) -> None:
+    report = Report("test")
+    found = list(without_repeats(members([folder, folder], wanted), report))
+    assert len(found) == 29
+    assert report.of("the same file a second time, read once") == 29

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from published_layout import pack, pam_subject, write
+
+from raindrop import data_commands
+from raindrop.cli import _labelled, _part_of, _split, app, main
+from raindrop.datasets import download as downloads
+from raindrop.datasets.publishers import Publication, Remote
+from raindrop.errors import ConfigError, DataError
+from raindrop.events import EventTable
+
+
+def run(*words: object) -> int:
+    """The exit code of a command."""
+    try:
+        main([str(word) for word in words])
+    except SystemExit as exit:
+        return int(exit.code or 0)
+    return 0
+
+
+def test_convert_writes_a_table_and_says_what_was_left_out(
+    p12_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("convert", "p12", p12_folder, "--out", tmp_path / "table", "--label", "length_of_stay_gt_3") == 0
+    shown = capsys.readouterr().out
+    assert "2 rows      empty variable name" in shown
+    assert f"wrote the table to {tmp_path}/table" in shown
+    table = EventTable.read(tmp_path / "table")
+    assert table.roles.label == "length_of_stay_gt_3"
+    account = json.loads((tmp_path / "table/conversion.json").read_text())
+    assert {"unit": "rows", "reason": "empty variable name", "count": 2} in account["changes"]
+
+
+def test_several_sources_are_one_data_set(p19_folder: Path, tmp_path: Path) -> None:
+    archive = pack(p19_folder / "training_setB", tmp_path / "training_setB.zip")
+    assert run("convert", "p19", p19_folder / "training_setA", archive, "--out", tmp_path / "t", "--no-iculos") == 0
+    table = EventTable.read(tmp_path / "t")
+    assert len(table) == 5
+    assert "ICULOS" not in table.roles.statics
+
+
+def test_pam_also_writes_splits_that_keep_subjects_apart(tmp_path: Path) -> None:
+    for number in range(101, 106):
+        write(tmp_path / "raw", {f"subject{number}.dat": pam_subject([(1, 200), (4, 200)], seed=number)})
+    small = ("--steps", 60, "--min-windows", 5, "--min-seconds", 2)
+    assert run("convert", "pam", tmp_path / "raw", "--out", tmp_path / "table", *small) == 0
+    table = EventTable.read(tmp_path / "table")
+    parts = _split(table, f"{tmp_path}/table/splits_by_subject.parquet:3", seed=0)
+    subjects = [set(part.samples["subject"]) for part in parts.values()]
+    assert sum(len(names) for names in subjects) == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("set-a/132541.txt", "Time,Parameter,Value\n00:00,RecordID,132541\n00:07,HR\n"),
+        ("set-a.tar.gz", b"\x1f\x8b\x08\x00 cut"),
+        ("set-b/132539.txt", "Time,Parameter,Value\n00:00,RecordID,132539\n"),
+    ],
+)
+def test_what_cannot_be_converted_is_one_message_and_leaves_no_table(
+    p12_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, wrong: str | bytes
+) -> None:
+    write(p12_folder, {name: wrong})
+    assert run("convert", "p12", p12_folder, "--out", tmp_path / "table") == 1
+    errors = capsys.readouterr().err
+    assert errors.startswith(f"error: {p12_folder}/{name}")
+    assert "Traceback" not in errors
+    assert [path.name for path in tmp_path.iterdir()] == ["raw"]
+
+
+def test_an_existing_table_is_not_overwritten(p12_folder: Path, tmp_path: Path) -> None:
+    assert run("convert", "p12", p12_folder, "--out", p12_folder) == 1
+
+
+def test_download_says_size_and_licence_first_and_checksums_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publication = Publication(
+        "A data set", (Remote("http://127.0.0.1:9/a", "a"),), "CC BY 4.0", "https://example.org", 42, "Somebody"
+    )
+    monkeypatch.setitem(downloads.PUBLICATIONS, "p12", publication)
+
+    def fetch(self: downloads.Fetcher, remote: Remote) -> Path:
+        self.progress(remote.path, 5, 10)
+        self.progress(remote.path, 10, 10)
+        self.checksums[remote.path] = {"sha256": "abc123"}
+        return self.folder / remote.path
+
+    monkeypatch.setattr(downloads.Fetcher, "fetch", fetch)
+    assert run("download", "p12", "--out", tmp_path / "raw") == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"A data set: about 42 MB, into {tmp_path}/raw\nFrom https://example.org\nLicence: CC BY")
+    assert "a  SHA-256 abc123" in shown
+    assert f"next: raindrop convert p12 {tmp_path}/raw --out DATA" in shown
+
+
+def test_a_failed_download_is_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    remote = Remote("http://127.0.0.1:9/a", "a")
+    monkeypatch.setitem(downloads.PUBLICATIONS, "p12", Publication("A", (remote,), "MIT", "https://x.org", 1, "S"))
+    monkeypatch.setattr(downloads.time, "sleep", lambda seconds: None)
+    assert run("download", "p12", "--out", tmp_path) == 1
+    assert "http://127.0.0.1:9/a: " in capsys.readouterr().err
+
+
+def test_inspect_shows_the_overview_and_draws_it(
+    p12_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    run("convert", "p12", p12_folder, "--out", tmp_path / "table")
+    assert run("inspect", tmp_path / "table", "--picture", tmp_path / "about.png") == 0
+    shown = capsys.readouterr().out
+    assert "Label 'mortality'" in shown
+    assert "empty variable name" in shown
+    assert (tmp_path / "about.png").stat().st_size > 10_000
+
+
+@pytest.fixture
+def table() -> EventTable:
+    names = [str(n) for n in range(20)]
+    events = {"sample": names, "time": [0.0] * 20, "sensor": ["a"] * 20, "value": range(20)}
+    return EventTable.from_frames(events, {"sample": names, "died": [None, None, *[0, 1] * 9]}, label="died")
+
+
+@pytest.fixture
+def split_file(tmp_path: Path) -> Path:
+    path = tmp_path / "s.parquet"
+    parts = ["train"] * 14 + ["val"] * 3 + ["test"] * 3
+    pl.DataFrame({"split": [1] * 20, "part": parts, "sample": np.arange(20)}).write_parquet(path)
+    return path
+
+
+def test_a_published_split_is_applied_to_the_whole_table_before_unknown_labels_are_left_out(
+    table: EventTable, split_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = _labelled(_split(table, f"{split_file}:1", seed=0))
+    assert {name: len(part) for name, part in parts.items()} == {"train": 12, "val": 3, "test": 3}
+    assert "leaving out 2 samples without a label 'died'" in capsys.readouterr().out
+    assert _part_of(table, f"{split_file}:1", "auto").ids == ["17", "18", "19"]
+    assert len(_part_of(table, f"{split_file}:1", "all")) == 20
+
+
+def test_a_split_that_is_neither_a_word_nor_a_file_is_refused(table: EventTable) -> None:
+    with pytest.raises(ConfigError, match="--split is 'random', 'none' or FILE:1"):
+        _split(table, "rnadom", seed=0)
+    with pytest.raises(DataError, match="there is no such split file"):
+        _split(table, "nowhere.parquet:1", seed=0)
+
+
+def test_train_and_evaluate_take_a_split_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    names = [str(n) for n in range(60)]
+    label = [n % 2 for n in range(60)]
+    events = pl.DataFrame(
+        {
+            "sample": np.repeat(names, 6),
+            "time": np.tile(np.arange(6.0), 60),
+            "sensor": np.tile(["a", "b"], 180),
+            "value": rng.normal(size=360) + np.repeat(label, 6),
+        }
+    )
+    EventTable.from_frames(events, {"sample": names, "died": label}, label="died").write(tmp_path / "data")
+    pl.DataFrame(
+        {"split": [1] * 60, "part": ["train"] * 40 + ["val"] * 10 + ["test"] * 10, "sample": names}
+    ).write_parquet(tmp_path / "s.parquet")
+    words = ("--split", f"{tmp_path}/s.parquet:1", "--set", "train.epochs=1")
+    assert run("train", tmp_path / "data", "--out", tmp_path / "run", *words) == 0
+    parts = pl.read_parquet(tmp_path / "run/split.parquet")
+    assert parts.filter(pl.col("part") == "test")["sample"].to_list() == names[50:]
+    capsys.readouterr()
+    asked = ("--split", f"{tmp_path}/s.parquet:1", "--part", "val")
+    assert run("evaluate", tmp_path / "run", tmp_path / "data", *asked) == 0
+    assert "10 samples, label died" in capsys.readouterr().out
+
+
+def test_every_parameter_of_a_command_has_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (("convert", "p12"), ("convert", "p19"), ("convert", "pam"), ("download",), ("inspect",)):
+        run(*command, "--help")
+        shown = capsys.readouterr().out
+        assert "folder" in shown
+    assert data_commands.convert.name == ("convert",)
+
+
+@pytest.mark.parametrize("page", sorted(Path(__file__).parents[2].glob("docs/data_*.md")), ids=lambda page: page.stem)
+def test_the_commands_in_the_documentation_can_be_typed(page: Path) -> None:
+    commands = [line.split()[1:] for line in page.read_text().splitlines() if line.startswith("raindrop ")]
+    assert commands or page.stem == "data_format"
+    for words in commands:
+        command, bound, _ = app.parse_args(words, print_error=False, exit_on_error=False)
+        assert callable(command)
+        assert bound.arguments
