@@ -85,8 +85,8 @@ class Segments:
             held = scores.masked_fill(~present, -torch.inf)
             index = self.index.view(-1, *[1] * (scores.dim() - 1)).expand_as(scores)
             top = top.scatter_reduce(0, index, held, "amax").clamp_min(torch.finfo(scores.dtype).min)
-        weight = torch.exp(scores - self.spread(top)).masked_fill(~present, 0.0)
-        total = self.sum(weight).clamp_min(torch.finfo(scores.dtype).tiny)
+        weight = (scores - self.spread(top)).masked_fill(~present, -torch.inf).exp()  # masked before exp: no inf * 0
+        total = self.sum(weight).clamp_min(1.0)  # the top row weighs 1, so only an empty segment has less
         return weight / self.spread(total)
 
 
