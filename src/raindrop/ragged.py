@@ -18,9 +18,9 @@ BLOCK = 16
 
 def _gather_sum(x: Tensor, rows: Tensor, offsets: Tensor) -> Tensor:
     """out[g] = sum of x[rows[offsets[g]:offsets[g + 1]]], for x (n, ...)."""
-    flat = x.reshape(x.shape[0], -1)
-    if flat.shape[0] == 0 or flat.shape[1] == 0:
+    if x.numel() == 0:
         return x.new_zeros(offsets.shape[0], *x.shape[1:])
+    flat = x.reshape(x.shape[0], -1)
     summed = torch.embedding_bag(flat.contiguous(), rows, offsets, False, 0, False)[0]
     return summed.reshape(offsets.shape[0], *x.shape[1:])
 
@@ -85,8 +85,8 @@ class Segments:
             held = scores.masked_fill(~present, -torch.inf)
             index = self.index.view(-1, *[1] * (scores.dim() - 1)).expand_as(scores)
             top = top.scatter_reduce(0, index, held, "amax").clamp_min(torch.finfo(scores.dtype).min)
-        weight = torch.exp((scores - self.spread(top)).masked_fill(~present, -torch.inf))
-        total = self.sum(weight).clamp_min(torch.finfo(scores.dtype).tiny)
+        weight = (scores - self.spread(top)).masked_fill(~present, -torch.inf).exp()  # masked before exp: no inf * 0
+        total = self.sum(weight).clamp_min(1.0)  # the top row weighs 1, so only an empty segment has less
         return weight / self.spread(total)
 
 
