@@ -67,13 +67,20 @@ def one_of(value: str, options: Any, name: str) -> None:
         raise DataError(f"{name}='{value}' is not known: {suggest(value, get_args(options))}")
 
 
-def ids_as_text(column: pl.Series) -> pl.Series:
-    """Sample and sensor names as text; 17.0 and 17 are the same name."""
+def ids_as_text(column: pl.Series, role: str, what: str) -> pl.Series:
+    """Sample and sensor names as text; 17.0 and 17 are the same name, NaN and '' are none."""
+    if column.dtype.is_nested() or column.dtype in (pl.Binary, pl.Object, pl.Duration):
+        raise DataError(
+            f"{what}: column '{column.name}' is of type {column.dtype}, which cannot name a {role}.\n"
+            f"Turn it into text or whole numbers, or say which column it is with {role}='NAME'."
+        )
     if column.dtype.is_float():
-        whole = column.is_null() | (column.is_finite() & (column == column.floor()))
-        if whole.all():
-            column = column.cast(pl.Int64)
-    return column.cast(pl.String)
+        column = column.fill_nan(None)
+        whole = column.cast(pl.Int64, strict=False)
+        exact = whole.cast(pl.Float64) == column.cast(pl.Float64)
+        return whole.cast(pl.String).zip_with(exact.fill_null(False), column.cast(pl.String))
+    text = column.cast(pl.String)
+    return text.set(text == "", None)
 
 
 def sort_readings(
@@ -102,15 +109,14 @@ def sort_readings(
     require_columns(events, {"sample": sample, "time": time, "sensor": sensor, "value": value}, what)
     rows = pl.DataFrame(
         {
-            "sample": ids_as_text(events[sample]),
+            "sample": ids_as_text(events[sample], "sample", what),
             "time": events[time],
-            "sensor": ids_as_text(events[sensor]),
+            "sensor": ids_as_text(events[sensor], "sensor", what),
             "value": _number(events[value], "value", what),
         }
     ).with_row_index("row")
     _refuse(rows, pl.col("sample").is_null(), what, "have no sample", "Every reading belongs to a sample")
-    _refuse(rows, pl.col("sensor").is_null() | (pl.col("sensor") == ""), what, "have no sensor name",
-            "Every reading comes from a named sensor")  # fmt: skip
+    _refuse(rows, pl.col("sensor").is_null(), what, "have no sensor name", "Every reading comes from a named sensor")
     _refuse(rows, pl.col("value").is_null() | pl.col("value").is_nan(), what, "have no value",
             "A sensor that was not read has no row; 'missing' is never written as a value")  # fmt: skip
     _refuse(rows, ~pl.col("value").cast(pl.Float32).is_finite(), what, "have an infinite value",
@@ -200,7 +206,7 @@ def _samples(rows: pl.DataFrame, samples: pl.DataFrame | None, sample: str, what
         samples = pl.DataFrame({"sample": rows["sample"].unique(maintain_order=True)})
     else:
         require_columns(samples, {"sample": sample}, what)
-        ids = ids_as_text(samples[sample]).alias("sample")
+        ids = ids_as_text(samples[sample], "sample", what).alias("sample")
         if sample != "sample" and "sample" in samples.columns:
             raise DataError(f"{what}: the columns '{sample}' and 'sample' both exist; drop or rename 'sample'.")
         samples = samples.drop(sample).insert_column(0, ids)
