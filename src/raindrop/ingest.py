@@ -110,7 +110,7 @@ def sort_readings(
     rows = pl.DataFrame(
         {
             "sample": ids_as_text(events[sample], "sample", what),
-            "time": events[time],
+            "time": _clock(events[time], time_unit, what),
             "sensor": ids_as_text(events[sensor], "sensor", what),
             "value": _number(events[value], "value", what),
         }
@@ -120,14 +120,15 @@ def sort_readings(
     _refuse(rows, pl.col("value").is_null() | pl.col("value").is_nan(), what, "have no value",
             "A sensor that was not read has no row; 'missing' is never written as a value")  # fmt: skip
     _refuse(rows, ~pl.col("value").cast(pl.Float32).is_finite(), what, "have an infinite value",
-            "Values must be finite numbers")  # fmt: skip
+            "Values must be finite numbers within ±3.4e38")  # fmt: skip
     _refuse(rows, pl.col("time").is_null(), what, "have no time", "Every reading needs a time")
 
     samples = _samples(rows, samples, sample, samples_what)
     dropped: dict[str, int] = {}
     rows = _listed(rows, samples, unlisted, dropped, what, samples_what)
-    rows, time_unit = _relative_time(rows, samples, reference, cutoff, time_unit, what, samples_what)
-    _refuse(rows, ~pl.col("time").is_finite(), what, "have a time that is not finite", "Every reading needs a time")
+    rows, samples = _relative_time(rows, samples, reference, cutoff, time_unit, what, samples_what)
+    _refuse(rows, ~pl.col("time").cast(pl.Float32).is_finite(), what, "have an infinite time",
+            "Times must be finite numbers within ±3.4e38")  # fmt: skip
 
     early = pl.col("time") < 0
     if before_reference == "error":
@@ -137,7 +138,8 @@ def sort_readings(
     elif before_reference == "drop":
         rows = _drop(rows, early, dropped, "before the reference time")
     if cutoff is not None:
-        rows = _drop(rows, (pl.col("time") > pl.col("cutoff")).fill_null(False), dropped, "after the cutoff")
+        late = rows["time"] > samples[cutoff].gather(rows["position"])
+        rows = _drop(rows, late.fill_null(False), dropped, "after the cutoff")
 
     names = _sensor_names(rows, sensors, what)
     codes = pl.DataFrame({"sensor": list(names), "code": np.arange(len(names), dtype=np.int32)})
@@ -158,6 +160,7 @@ def sort_readings(
 
 def _number(column: pl.Series, role: str, what: str) -> pl.Series:
     """The column as float64; text that is not a number is an error."""
+    rule = f"A {role} is a number" + (" or a date time like 2024-01-31 08:15:00" if role == "time" else "")
     if column.dtype == pl.Boolean or column.dtype.is_numeric() or column.dtype == pl.Null:
         return column.cast(pl.Float64)
     if column.dtype in (pl.String, pl.Categorical, pl.Enum):
@@ -170,15 +173,15 @@ def _number(column: pl.Series, role: str, what: str) -> pl.Series:
             raise DataError(
                 f"{what}: column '{column.name}' holds text where a {role} belongs in "
                 f"{count_of(int(wrong.sum()), len(column), 'rows')} (first: row {row + 1:,}, '{text[row]}').\n"
-                f"A {role} is a number; turn these into numbers, or drop the rows."
+                f"{rule}; turn these into numbers, or drop the rows."
             )
         return number
-    raise DataError(f"{what}: column '{column.name}' is of type {column.dtype}; a {role} is a number.")
+    raise DataError(f"{what}: column '{column.name}' is of type {column.dtype}. {rule}; convert the column first.")
 
 
 def _refuse(
     rows: pl.DataFrame,
-    wrong: pl.Expr,
+    wrong: pl.Expr | pl.Series,
     what: str,
     fault: str,
     rule: str,
@@ -188,13 +191,14 @@ def _refuse(
     bad = rows.filter(wrong)
     if len(bad):
         first = bad.row(0, named=True)
+        place = [f", {name} '{first[name]}'" for name in ("sample", "sensor") if first[name] is not None]
         raise DataError(
-            f"{what}: {count_of(len(bad), len(rows), 'rows')} {fault} (first: row {first['row'] + 1:,}, "
-            f"sample '{first['sample']}', sensor '{first['sensor']}').\n{rule}{fix}."
+            f"{what}: {count_of(len(bad), len(rows), 'rows')} {fault} "
+            f"(first: row {first['row'] + 1:,}{''.join(place)}).\n{rule}{fix}."
         )
 
 
-def _drop(rows: pl.DataFrame, condition: pl.Expr, dropped: dict[str, int], reason: str) -> pl.DataFrame:
+def _drop(rows: pl.DataFrame, condition: pl.Expr | pl.Series, dropped: dict[str, int], reason: str) -> pl.DataFrame:
     kept = rows.filter(~condition)
     dropped[reason] = len(rows) - len(kept)
     return kept
@@ -227,7 +231,7 @@ def _listed(
     rows: pl.DataFrame, samples: pl.DataFrame, unlisted: Unlisted, dropped: dict[str, int], what: str, samples_what: str
 ) -> pl.DataFrame:
     """Add each reading's position in the samples table."""
-    order = samples.select("sample", position=pl.int_range(len(samples), dtype=pl.Int64))
+    order = samples.select("sample", position=_positions(samples))
     rows = rows.join(order, on="sample", how="left", maintain_order="left")
     if unlisted == "error":
         _refuse(rows, pl.col("position").is_null(), what, f"belong to a sample that {samples_what} does not list",
@@ -243,67 +247,82 @@ def _relative_time(
     time_unit: TimeUnit,
     what: str,
     samples_what: str,
-) -> tuple[pl.DataFrame, TimeUnit]:
-    """Times as float64 since the sample's reference; date times become hours."""
-    clock = _clock(rows["time"], what)
-    dated = clock.dtype == pl.Datetime
-    if clock.dtype == pl.Duration:
-        clock, time_unit = _hours(clock), "hours"
-    rows = rows.with_columns(clock.alias("time"))
-    columns = {}
-    for role, name in (("reference", reference), ("cutoff", cutoff)):
-        if name is not None:
-            column = _clock(samples[name], samples_what)
-            if (column.dtype == pl.Datetime) != dated:
-                raise DataError(
-                    f"{samples_what}: column '{name}' is of type {samples[name].dtype}, but the times of {what} are "
-                    f"{'date times' if dated else 'numbers'}. Both must be of one kind."
-                )
-            columns[role] = column.gather(rows["position"])
-    rows = rows.with_columns(**columns)
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Times, and the samples' cutoffs, as numbers of `time_unit` since the sample's reference."""
+    clock = rows["time"]
+    marks = {name: _clock(samples[name], time_unit, samples_what) for name in (reference, cutoff) if name is not None}
+    kind = clock.dtype if len(clock) else next((m.dtype for m in marks.values() if m.count()), clock.dtype)
+    for name, mark in marks.items():
+        if mark.count() and mark.dtype != kind:
+            raise DataError(
+                f"{samples_what}: column '{name}' is of type {samples[name].dtype}, but the times of {what} are "
+                f"{'date times' if kind == pl.Datetime else 'numbers'}. Both must be of one kind."
+            )
+        marks[name] = mark.cast(kind)
+    rows = rows.with_columns(clock.cast(kind).alias("time"))
     if reference is not None:
-        _refuse(rows, pl.col("reference").is_null(), samples_what, f"belong to a sample without '{reference}'",
-                "Every sample with readings needs its reference time", fix="")  # fmt: skip
-    elif dated:
-        rows = rows.with_columns(reference=pl.col("time").min().over("position"))
-    if "reference" in rows.columns:
-        shift = [name for name in ("time", "cutoff") if name in rows.columns]
-        rows = rows.with_columns(pl.col(name) - pl.col("reference") for name in shift)
-        if dated:
-            rows = rows.with_columns(_hours(rows[name]).alias(name) for name in shift)
-            time_unit = "hours"
-    return rows, time_unit
+        zero = marks[reference]
+        _refuse(rows, zero.is_null().gather(rows["position"]), what, f"belong to a sample without '{reference}'",
+                f"Fill in '{reference}' of {samples_what} for every sample with readings", fix="")  # fmt: skip
+    elif kind == pl.Datetime:
+        first = rows.group_by("position").agg(pl.col("time").min())
+        zero = samples.select(position=_positions(samples)).join(
+            first, on="position", how="left", maintain_order="left"
+        )["time"]
+    else:
+        return rows, samples.with_columns(mark.alias(name) for name, mark in marks.items())
+    rows = rows.with_columns(_in_unit(rows["time"] - zero.gather(rows["position"]), time_unit).alias("time"))
+    if cutoff is not None:
+        samples = samples.with_columns(_in_unit(marks[cutoff] - zero, time_unit).alias(cutoff))
+    return rows, samples
 
 
-def _clock(column: pl.Series, what: str) -> pl.Series:
-    """A column of times as UTC date times, durations or float64 numbers."""
+def _clock(column: pl.Series, time_unit: TimeUnit, what: str) -> pl.Series:
+    """A column of times as UTC date times or as float64 numbers of `time_unit`."""
+    if column.dtype in (pl.Categorical, pl.Enum):
+        column = column.cast(pl.String)
     if column.dtype == pl.Date:
         return column.cast(pl.Datetime("us"))
     if column.dtype == pl.Datetime:
         if column.dtype.time_zone is not None:  # type: ignore[attr-defined]
             column = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
         return column.cast(pl.Datetime("us"))
+    if column.dtype == pl.String and column.str.contains(r"^\s*\d+[-/.]\d+[-/.]\d").any():
+        return _clock(_dated(column, what), time_unit, what)
     if column.dtype == pl.Duration:
-        return column
-    if column.dtype == pl.String and len(column) and column.cast(pl.Float64, strict=False).null_count() == len(column):
-        try:
-            dated = column.str.to_datetime(time_unit="us", strict=False)
-        except pl.exceptions.PolarsError:
-            dated = column.str.to_datetime("%+", time_unit="us", strict=False)
-        if dated.null_count() < len(column):
-            wrong = column.is_not_null() & dated.is_null()
-            if wrong.any():
-                row = int(wrong.arg_max() or 0)
-                raise DataError(
-                    f"{what}: {count_of(int(wrong.sum()), len(column), 'rows')} of column '{column.name}' are not "
-                    f"date times (first: row {row + 1:,}, '{column[row]}'). Write them like 2024-01-31 08:15:00."
-                )
-            return _clock(dated, what)
-    return _number(column, "time", what)
+        return _in_unit(column, time_unit)
+    return _number(column, "time", what).fill_nan(None)
 
 
-def _hours(duration: pl.Series) -> pl.Series:
-    return duration.dt.total_microseconds().cast(pl.Float64) / 3.6e9
+def _dated(column: pl.Series, what: str) -> pl.Series:
+    """Date times from text; only the year first, since 01/02/2024 is one day here and another there."""
+    text = column.str.strip_chars()
+    text = text.set(text == "", None)
+    yearly = text.set(~text.str.contains(r"^\d{4}"), None)
+    try:
+        dated = yearly.str.to_datetime(time_unit="us", strict=False)
+    except pl.exceptions.PolarsError:  # no format fits the first ones
+        dated = yearly.str.to_datetime("%+", time_unit="us", strict=False)
+    wrong = text.is_not_null() & dated.is_null()
+    if wrong.any():
+        row = int(wrong.arg_max() or 0)
+        raise DataError(
+            f"{what}: {count_of(int(wrong.sum()), len(column), 'rows')} of column '{column.name}' are not "
+            f"date times like the others (first: row {row + 1:,}, '{column[row]}').\n"
+            "Write all of them like 2024-01-31 08:15:00, or all like 2024-01-31T08:15:00+01:00."
+        )
+    return dated
+
+
+def _in_unit(column: pl.Series, time_unit: TimeUnit) -> pl.Series:
+    """Durations as float64 numbers of `time_unit`; numbers are that already."""
+    if column.dtype == pl.Duration:
+        return column.dt.total_microseconds().cast(pl.Float64) / (SECONDS[time_unit] * 1e6)
+    return column
+
+
+def _positions(samples: pl.DataFrame) -> pl.Series:
+    return pl.int_range(len(samples), dtype=pl.Int64, eager=True)
 
 
 def _sensor_names(rows: pl.DataFrame, sensors: Sequence[str] | None, what: str) -> tuple[str, ...]:
