@@ -64,7 +64,14 @@ def require_columns(frame: pl.DataFrame, names: Mapping[str, str], what: str) ->
 def one_of(value: str, options: Any, name: str) -> None:
     """Raise unless `value` is one of the words of a Literal type."""
     if value not in get_args(options):
-        raise DataError(f"{name}='{value}' is not known: {suggest(value, get_args(options))}")
+        raise DataError(f"{name}='{value}' is not known: {suggest(str(value), get_args(options))}")
+
+
+def names_of(names: Sequence[str], role: str) -> tuple[str, ...]:
+    """A list of names; a text would be taken for a list of letters."""
+    if isinstance(names, str):
+        raise DataError(f"{role}='{names}' is one name; give a list: {role}=['{names}'].")
+    return tuple(str(name) for name in names)
 
 
 def ids_as_text(column: pl.Series, role: str, what: str) -> pl.Series:
@@ -123,7 +130,7 @@ def sort_readings(
             "Values must be finite numbers within ±3.4e38")  # fmt: skip
     _refuse(rows, pl.col("time").is_null(), what, "have no time", "Every reading needs a time")
 
-    samples = _samples(rows, samples, sample, samples_what)
+    samples = _samples(rows, samples, sample, samples_what, what)
     dropped: dict[str, int] = {}
     rows = _listed(rows, samples, unlisted, dropped, what, samples_what)
     rows, samples = _relative_time(rows, samples, reference, cutoff, time_unit, what, samples_what)
@@ -141,8 +148,8 @@ def sort_readings(
         late = rows["time"] > samples[cutoff].gather(rows["position"])
         rows = _drop(rows, late.fill_null(False), dropped, "after the cutoff")
 
-    names = _sensor_names(rows, sensors, what)
-    codes = pl.DataFrame({"sensor": list(names), "code": np.arange(len(names), dtype=np.int32)})
+    names = _sensor_names(rows, sensors, dropped, what)
+    codes = pl.DataFrame({"sensor": pl.Series(names, dtype=pl.String), "code": np.arange(len(names), dtype=np.int32)})
     rows = rows.join(codes, on="sensor", how="left", maintain_order="left").sort("position", "time", "code", "row")
     rows = _without_duplicates(rows, duplicates, dropped, what)
     position = rows["position"].to_numpy()
@@ -204,9 +211,13 @@ def _drop(rows: pl.DataFrame, condition: pl.Expr | pl.Series, dropped: dict[str,
     return kept
 
 
-def _samples(rows: pl.DataFrame, samples: pl.DataFrame | None, sample: str, what: str) -> pl.DataFrame:
+def _samples(
+    rows: pl.DataFrame, samples: pl.DataFrame | None, sample: str, what: str, events_what: str
+) -> pl.DataFrame:
     """The samples table with its id column first, as text, and unique."""
     if samples is None:
+        if not len(rows):
+            raise DataError(f"{events_what}: the table is empty, and there is no samples table either.")
         samples = pl.DataFrame({"sample": rows["sample"].unique(maintain_order=True)})
     else:
         require_columns(samples, {"sample": sample}, what)
@@ -325,18 +336,27 @@ def _positions(samples: pl.DataFrame) -> pl.Series:
     return pl.int_range(len(samples), dtype=pl.Int64, eager=True)
 
 
-def _sensor_names(rows: pl.DataFrame, sensors: Sequence[str] | None, what: str) -> tuple[str, ...]:
+def _sensor_names(
+    rows: pl.DataFrame, sensors: Sequence[str] | None, dropped: Mapping[str, int], what: str
+) -> tuple[str, ...]:
     found = rows["sensor"].unique().sort().to_list()
     if sensors is None:
+        if not found:
+            reasons = ", ".join(f"{number:,} {reason}" for reason, number in dropped.items() if number)
+            raise DataError(
+                f"{what}: {f'no reading is left ({reasons})' if reasons else 'the table is empty'}. "
+                "There must be at least one reading; if there are none on purpose, name the sensors with sensors=[...]."
+            )
         return tuple(found)
-    names = tuple(str(name) for name in sensors)
+    names = names_of(sensors, "sensors")
     if len(set(names)) != len(names):
-        raise DataError("sensors=[...] names a sensor twice.")
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"sensors=[...] names '{twice}' twice; remove one of them.")
     extra = sorted(set(found) - set(names))
     if extra:
         raise DataError(
-            f"{what}: {len(extra)} sensors are not among the {len(names)} given in sensors=[...] "
-            f"(first: '{extra[0]}'; {suggest(extra[0], names)})\nAdd them to the list, or drop their rows."
+            f"{what}: {count_of(len(extra), len(found), 'sensors')} are not among the {len(names)} given in "
+            f"sensors=[...] (first: '{extra[0]}'; {suggest(extra[0], names)})\nAdd them to the list, or drop their rows."
         )
     return names
 
