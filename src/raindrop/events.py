@@ -140,6 +140,9 @@ class EventTable:
     ) -> EventTable:
         """A table from four equally long lists or arrays; `options` are those of `from_frames`."""
         columns = {"sample": sample, "time": time, "sensor": sensor, "value": value}
+        for name, column in columns.items():
+            if isinstance(column, str) or not hasattr(column, "__len__"):
+                raise DataError(f"{name} must be a list or array with one entry per reading, not {column!r}.")
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) > 1:
             raise DataError(f"The columns must be equally long, but have {lengths}.")

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import Any, Literal, get_args
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from raindrop.errors import DataError, count_of, suggest
+from raindrop.errors import DataError, MissingExtraError, count_of, suggest
 
 Duplicates = Literal["error", "last", "mean"]
 BeforeReference = Literal["error", "keep", "drop"]
@@ -43,10 +44,14 @@ def to_polars(frame: Any, what: str) -> pl.DataFrame:
             return frame.collect()
         if isinstance(frame, pl.DataFrame):
             return frame
+        if frame is None or isinstance(frame, (str, bytes, PathLike)):
+            raise TypeError(f"it is {frame!r}; a folder is read with EventTable.read")
         return pl.DataFrame(frame)
-    except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError) as error:
+    except ImportError as error:
+        raise MissingExtraError(error.name or "pyarrow", "pandas", f"Reading {what} of this kind") from None
+    except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError, NotImplementedError, OSError) as error:
         raise DataError(
-            f"{what}: cannot be read as a table ({str(error).splitlines()[0]}).\n"
+            f"{what}: cannot be read as a table ({(str(error) or type(error).__name__).splitlines()[0]}).\n"
             "Give a polars or pandas frame, an Arrow table or a mapping of equally long columns, each of one type."
         ) from None
 
@@ -235,7 +240,22 @@ def _samples(
             )
     if not len(samples):
         raise DataError(f"{what}: the table is empty. There must be at least one sample.")
+    for name, dtype in samples.schema.items():
+        if _holds_bytes(dtype):
+            raise DataError(
+                f"{what}: column '{name}' is of type {dtype}, which cannot be kept with the samples; "
+                "drop it, or turn it into text or numbers."
+            )
     return samples
+
+
+def _holds_bytes(dtype: pl.DataType) -> bool:
+    """Raw bytes or Python objects, at any depth: neither can be compared nor written as text."""
+    if isinstance(dtype, pl.Struct):
+        return any(_holds_bytes(part.dtype) for part in dtype.fields)  # type: ignore[arg-type]
+    if isinstance(dtype, (pl.List, pl.Array)):
+        return _holds_bytes(dtype.inner)  # type: ignore[arg-type]
+    return dtype in (pl.Binary, pl.Object)
 
 
 def _listed(
@@ -356,7 +376,8 @@ def _sensor_names(
     if extra:
         raise DataError(
             f"{what}: {count_of(len(extra), len(found), 'sensors')} are not among the {len(names)} given in "
-            f"sensors=[...] (first: '{extra[0]}'; {suggest(extra[0], names)})\nAdd them to the list, or drop their rows."
+            f"sensors=[...] (first: '{extra[0]}'; {suggest(extra[0], names)})\n"
+            "Add them to the list, or drop their rows."
         )
     return names
 
