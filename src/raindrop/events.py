@@ -23,6 +23,7 @@ from raindrop.ingest import (
     Duplicates,
     TimeUnit,
     Unlisted,
+    names_of,
     one_of,
     require_columns,
     sort_readings,
@@ -41,6 +42,16 @@ class Roles:
     label: str | None = None
     statics: tuple[str, ...] = ()
     group: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.label is not None and self.label in self.statics:
+            raise DataError(f"'{self.label}' is the label; as a static it would give the answer away. Remove it there.")
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Role -> column, of the roles that are taken."""
+        named = {"label": self.label, "group": self.group}
+        return {role: name for role, name in named.items() if name} | {f"statics[{s}]": s for s in self.statics}
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +101,8 @@ class EventTable:
         """A table from frames (polars, pandas, Arrow, mappings of columns).
 
         `label`, `group`, `cutoff` and `reference` name columns of `samples`; a column of that very name is taken
-        without being named. `statics` must be named: an unnamed column is never fed to a model.
+        without being named, unless the name given is ''. `statics` must be named: an unnamed column is never fed to
+        a model.
         Date times become hours since the sample's `reference`, or since its first reading where there is none.
         """
         what, samples_what = (f"{source} events", f"{source} samples") if source else ("events", "samples")
@@ -98,12 +110,21 @@ class EventTable:
         about = None if samples is None else to_polars(samples, samples_what)
         columns = [] if about is None else about.columns
         named = {"label": label, "group": group, "cutoff": cutoff, "reference": reference}
-        taken = {role: name or (role if role in columns else None) for role, name in named.items()}
-        wanted = {role: name for role, name in taken.items() if name} | {f"statics[{s}]": s for s in statics or ()}
+        taken = {
+            role: (role if role in columns else None) if name is None else name or None for role, name in named.items()
+        }
+        roles = Roles(taken["label"], names_of(statics or (), "statics"), taken["group"])
+        wanted = roles.columns | {role: name for role, name in taken.items() if name}
         if about is None and wanted:
-            raise DataError(f"There is no samples table, but it is asked for {', '.join(wanted.values())}.")
+            raise DataError(
+                f"There is no samples table, but it is asked for {', '.join(wanted.values())}.\n"
+                "Give a table with one row per sample that has these columns."
+            )
         if about is not None:
-            require_columns(about, wanted, samples_what)
+            require_columns(about, {"sample": sample, **wanted}, samples_what)
+            if sample in wanted.values():
+                role = next(role for role, name in wanted.items() if name == sample)
+                raise DataError(f"{samples_what}: '{sample}' names the samples; it cannot be their {role} as well.")
         built = sort_readings(
             frame,
             about,
@@ -129,7 +150,7 @@ class EventTable:
             count=built.count,
             sensors=built.sensors,
             samples=built.samples,
-            roles=Roles(label=taken["label"], statics=tuple(statics or ()), group=taken["group"]),
+            roles=roles,
             time_unit=built.time_unit,
             dropped=built.dropped,
         )
@@ -359,11 +380,10 @@ class EventTable:
         """The same table with other columns as label, statics or group."""
         roles = Roles(
             label=label or self.roles.label,
-            statics=self.roles.statics if statics is None else tuple(statics),
+            statics=self.roles.statics if statics is None else names_of(statics, "statics"),
             group=group or self.roles.group,
         )
-        wanted = {"label": roles.label, "group": roles.group, **{f"statics[{s}]": s for s in roles.statics}}
-        require_columns(self.samples, {role: name for role, name in wanted.items() if name}, "samples")
+        require_columns(self.samples, roles.columns, "samples")
         return replace(self, roles=roles)
 
     def with_labels(self, labels: ArrayLike) -> EventTable:

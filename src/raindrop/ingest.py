@@ -60,9 +60,10 @@ def require_columns(frame: pl.DataFrame, names: Mapping[str, str], what: str) ->
     """Raise unless every named column exists; suggest the near one."""
     for role, name in names.items():
         if name not in frame.columns:
+            option = f"{role}='NAME'" if role.isidentifier() else "statics=['NAME', ...]"
             raise DataError(
-                f"{what}: there is no column '{name}' (needed as {role}); {suggest(name, frame.columns)}\n"
-                f"Rename the column, or say which one it is with {role}='NAME'."
+                f"{what}: there is no column '{name}' (needed as {role}); {suggest(str(name), frame.columns)}\n"
+                f"Rename the column, or say which one it is with {option}."
             )
 
 
