@@ -230,9 +230,7 @@ class EventTable:
                 "The table has no label. Name the label column with label='NAME'; "
                 f"{suggest('label', self.samples.columns[1:])}"
             )
-        column = self.samples[name]
-        if column.dtype.is_float():
-            column = column.fill_nan(None)
+        column = _missing_as_null(self.samples[name])
         if column.null_count():
             first = self.samples.filter(column.is_null())["sample"][0]
             raise DataError(
@@ -240,23 +238,26 @@ class EventTable:
                 "Leave them out with table[table.labelled], or fill the label in."
             )
         if column.dtype.is_float():
-            if not bool((column == column.floor()).all()):
+            whole = column.cast(pl.Int64, strict=False)
+            odd = column.filter((whole.cast(pl.Float64) != column).fill_null(True))
+            if len(odd):
                 raise DataError(
-                    f"Label '{name}' holds numbers such as {column.filter(column != column.floor())[0]}: "
+                    f"Label '{name}' holds numbers such as {odd[0]}: "
                     "that is a quantity, not a class. Turn it into classes first, for example died = risk > 0.5."
                 )
-            column = column.cast(pl.Int64)
-        if not (column.dtype.is_integer() or column.dtype == pl.Boolean):
-            column = column.cast(pl.String)
-        return np.asarray(column.to_list())
+            column = whole
+        if column.dtype == pl.Boolean:
+            return column.to_numpy(writable=True)
+        if column.dtype.is_integer() and not column.cast(pl.Int64, strict=False).null_count():
+            return column.cast(pl.Int64).to_numpy(writable=True)
+        return np.asarray(_as_text(column).to_list(), dtype=str)
 
     @property
     def labelled(self) -> NDArray[np.bool_]:
         """Which samples have a label."""
         if self.roles.label is None:
             return np.zeros(len(self), dtype=bool)
-        column = self.samples[self.roles.label]
-        return (column.fill_nan(None) if column.dtype.is_float() else column).is_not_null().to_numpy()
+        return _missing_as_null(self.samples[self.roles.label]).is_not_null().to_numpy(writable=True)
 
     def rows(self, positions: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
         """Where the readings of the samples at `positions` lie in time, sensor and value, sample after sample."""
@@ -301,19 +302,34 @@ class EventTable:
         """The samples at a position, slice, mask, list of positions, or with these ids."""
         if isinstance(key, tuple) and len(key) == 2 and key[1] is Ellipsis:  # how scikit-learn asks for rows
             key = key[0]
-        if isinstance(key, str) or (isinstance(key, list) and key and isinstance(key[0], str)):
-            key = self._positions_of([key] if isinstance(key, str) else key)
-        if isinstance(key, slice):
-            chosen = np.arange(len(self))[key]
-        else:
-            key = np.atleast_1d(np.asarray(key))
-            if key.dtype == bool and len(key) != len(self):
-                raise DataError(f"The mask has {len(key):,} entries, the table {len(self):,} samples.")
-            chosen = np.flatnonzero(key) if key.dtype == bool else key.astype(np.int64)
-            if len(chosen) and (chosen.max() >= len(self) or chosen.min() < -len(self)):
-                raise IndexError(f"Sample position {chosen.max()} is outside a table of {len(self):,} samples.")
-        chosen = np.where(chosen < 0, chosen + len(self), chosen)
+        chosen = np.arange(len(self))[key] if isinstance(key, slice) else self._positions(key)
         return replace(self, start=self.start[chosen], count=self.count[chosen], samples=self.samples[chosen])
+
+    def _positions(self, key: Any) -> NDArray[np.int64]:
+        try:
+            chosen = np.atleast_1d(np.asarray(key))
+        except ValueError:  # lists of unequal length
+            chosen = np.empty((0, 0))
+        if (
+            chosen.dtype.kind in "OUT"
+            and chosen.ndim == 1
+            and len(chosen)
+            and all(isinstance(name, str) for name in chosen.tolist())
+        ):
+            chosen = np.array(self._positions_of(chosen.tolist()))
+        if chosen.ndim == 1 and chosen.dtype == bool:
+            if len(chosen) != len(self):
+                raise DataError(f"The mask has {len(chosen):,} entries, the table {len(self):,} samples.")
+            chosen = np.flatnonzero(chosen)
+        if chosen.ndim != 1 or (len(chosen) and chosen.dtype.kind not in "iu"):
+            raise DataError(
+                f"Samples are chosen by position, slice, mask or id, or a list of one of these, not by {key!r}."
+            )
+        outside = chosen[(chosen >= len(self)) | (chosen < -len(self))]
+        if len(outside):  # an IndexError, by which `for sample in table` knows its end
+            raise IndexError(f"Sample position {outside[0]} is outside a table of {len(self):,} samples.")
+        chosen = chosen.astype(np.int64)
+        return np.where(chosen < 0, chosen + len(self), chosen)
 
     def _positions_of(self, ids: Sequence[str]) -> list[int]:
         position = {name: at for at, name in enumerate(self.ids)}
@@ -372,7 +388,7 @@ class EventTable:
         return tuple(self[part] for part in stratified_parts(strata, parts, seed, groups))
 
     def _codes(self, column: str) -> NDArray[np.int64]:
-        return self.samples[column].cast(pl.String).rank("dense").fill_null(0).to_numpy().astype(np.int64)
+        return _as_text(self.samples[column]).rank("dense").fill_null(0).to_numpy().astype(np.int64)
 
     def with_roles(
         self, *, label: str | None = None, statics: Sequence[str] | None = None, group: str | None = None
@@ -391,7 +407,12 @@ class EventTable:
         column = np.asarray(labels)
         if column.shape != (len(self),):
             raise DataError(f"There are {len(self):,} samples, but labels of shape {column.shape}.")
-        samples = self.samples.with_columns(pl.Series("label", column.tolist()))
+        try:
+            samples = self.samples.with_columns(pl.Series("label", column.tolist()))
+        except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError) as error:
+            raise DataError(
+                f"The labels cannot be one column ({str(error).splitlines()[0]}). Give text, numbers or true/false."
+            ) from None
         return replace(self, samples=samples, roles=replace(self.roles, label="label"))
 
     def in_unit(self, unit: TimeUnit) -> EventTable:
@@ -428,6 +449,24 @@ class EventTable:
                 },
             )
         return folder
+
+
+def _missing_as_null(column: pl.Series) -> pl.Series:
+    """NaN and '' stand for a missing label too."""
+    if column.dtype.is_float():
+        return column.fill_nan(None)
+    return column.set(column == "", None) if column.dtype == pl.String else column
+
+
+def _as_text(column: pl.Series) -> pl.Series:
+    """Classes or groups as text, so that any two can be compared."""
+    try:
+        return column.cast(pl.String)
+    except pl.exceptions.PolarsError:
+        raise DataError(
+            f"samples: column '{column.name}' is of type {column.dtype}, which is neither text, a number nor "
+            "true/false. Turn it into one of these."
+        ) from None
 
 
 def _mark(path: Path) -> list[Any]:
