@@ -384,6 +384,12 @@ class EventTable:
         if by is not None:
             require_columns(self.samples, {"by": by}, "samples")
             groups = self._codes(by)
+            if not groups.all():
+                first = self.samples.filter(self.samples[by].is_null())["sample"][0]
+                raise DataError(
+                    f"{count_of(int((groups == 0).sum()), len(self), 'samples')} have no '{by}' (first: '{first}'), "
+                    "so their group cannot be kept together.\nFill it in, or leave these samples out."
+                )
         strata = np.zeros(len(self), dtype=np.int64) if self.roles.label is None else self._codes(self.roles.label)
         return tuple(self[part] for part in stratified_parts(strata, parts, seed, groups))
 
