@@ -96,16 +96,19 @@ class EventTable:
         duplicates: Duplicates = "error",
         before_reference: BeforeReference = "error",
         unlisted: Unlisted = "error",
-        source: str | None = None,
+        source: str | tuple[str, str] | None = None,
     ) -> EventTable:
         """A table from frames (polars, pandas, Arrow, mappings of columns).
 
         `label`, `group`, `cutoff` and `reference` name columns of `samples`; a column of that very name is taken
         without being named, unless the name given is ''. `statics` must be named: an unnamed column is never fed to
         a model.
-        Date times become hours since the sample's `reference`, or since its first reading where there is none.
+        Date times become hours (or `time_unit`) since the sample's `reference`, or since its first reading where
+        there is none. `source` says in messages where the tables are from: one name for both, or one each.
         """
-        what, samples_what = (f"{source} events", f"{source} samples") if source else ("events", "samples")
+        if not isinstance(source, tuple):
+            source = (f"{source} events", f"{source} samples") if source else ("events", "samples")
+        what, samples_what = source
         frame = to_polars(events, what)
         about = None if samples is None else to_polars(samples, samples_what)
         columns = [] if about is None else about.columns
@@ -185,16 +188,20 @@ class EventTable:
             table = _open_written(folder, options)
             if table is not None:
                 return table
-        events = _read_frame(folder, "events")
-        if events is None:
+        paths = {name: _find(folder, name) for name in ("events", "samples")}
+        if not paths["events"].exists():
             raise DataError(
-                f"{folder}: there is no events.parquet or events.csv; {suggest('events', os.listdir(folder))}"
+                f"{folder}: there is no events.parquet or events.csv; {suggest('events', sorted(os.listdir(folder)))}"
             )
+        events = _read_frame(paths["events"], text=True)  # so that a stray word is found and named, not guessed around
+        samples = (
+            _read_frame(paths["samples"], ids=options.get("sample", "sample")) if paths["samples"].exists() else None
+        )
         if (folder / "table.json").exists():
             about = _read_json(folder / "table.json")
             defaults = {**about["roles"], "time_unit": about["time_unit"], "before_reference": "keep"}
             options = {**{name: value for name, value in defaults.items() if value}, **options}
-        return cls.from_frames(events, _read_frame(folder, "samples"), source=str(folder), **options)
+        return cls.from_frames(events, samples, **{"source": (str(paths["events"]), str(paths["samples"])), **options})
 
     # ---------------------------------------------------------------- looking
 
@@ -505,8 +512,7 @@ def _open_written(folder: Path, options: Mapping[str, Any]) -> EventTable | None
     roles = {name: value for name, value in options.items() if name in ("label", "statics", "group")}
     if len(roles) < len(options) or about["written"] != {n: _mark(folder / f"{n}.parquet") for n in about["written"]}:
         return None
-    samples = _read_frame(folder, "samples")
-    assert samples is not None  # its mark was just compared
+    samples = _read_frame(folder / "samples.parquet")
     arrays: dict[str, NDArray[Any]] = {}
     for name, kind in ARRAYS.items():
         path = folder / "readings" / f"{name}.npy"
@@ -539,23 +545,30 @@ def _open_written(folder: Path, options: Mapping[str, Any]) -> EventTable | None
     return table.with_roles(**roles) if roles else table
 
 
-def _read_frame(folder: Path, name: str) -> pl.DataFrame | None:
-    """`name`.parquet or `name`.csv of a folder, None where there is neither."""
+def _find(folder: Path, name: str) -> Path:
+    """`name`.parquet or `name`.csv of a folder, whichever exists."""
     parquet, csv = folder / f"{name}.parquet", folder / f"{name}.csv"
     if parquet.exists() and csv.exists():
         raise DataError(f"{folder}: both {parquet.name} and {csv.name} exist; remove one of them.")
+    return csv if csv.exists() else parquet
+
+
+def _read_frame(path: Path, *, text: bool = False, ids: str = "sample") -> pl.DataFrame:
+    """A Parquet or CSV file; of a CSV, ids stay text (007 is not 7), and with `text` everything else does too."""
+    kind = "CSV" if path.suffix == ".csv" else "Parquet"
     try:
-        if parquet.exists():
-            return pl.read_parquet(parquet)
-        if csv.exists():  # readings as text, so that a stray word is found and named, not guessed around
-            return pl.read_csv(csv, infer_schema_length=None if name == "samples" else 0, try_parse_dates=True)
+        if kind == "Parquet":
+            return pl.read_parquet(path, glob=False)
+        frame = pl.read_csv(
+            path, glob=False, infer_schema_length=0 if text else None, schema_overrides={ids: pl.String}
+        )
     except BaseException as error:
         if not isinstance(error, (pl.exceptions.PolarsError, OSError)) and type(error).__name__ != "PanicException":
             raise
-        path = parquet if parquet.exists() else csv
-        kind = "Parquet" if path is parquet else "CSV"
         raise DataError(
-            f"{path}: not a readable {kind} file; it is damaged, truncated or of another kind "
+            f"{path}: not a readable {kind} file; it is empty, damaged, truncated or of another kind "
             f"({str(error).splitlines()[0]}).\nExport or copy it again."
         ) from None
-    return None
+    if frame.width == 1 and any(mark in frame.columns[0] for mark in ";\t|"):
+        raise DataError(f"{path}: the columns are not separated by commas. Export it with ',' as separator.")
+    return frame
