@@ -287,8 +287,8 @@ def _relative_time(
     for name, mark in marks.items():
         if mark.count() and mark.dtype != kind:
             raise DataError(
-                f"{samples_what}: column '{name}' is of type {samples[name].dtype}, but the times of {what} are "
-                f"{'date times' if kind == pl.Datetime else 'numbers'}. Both must be of one kind."
+                f"{samples_what}: column '{name}' holds {_words(mark.dtype)}, but the times of {what} are "
+                f"{_words(kind)}. Both must be of one kind."
             )
         marks[name] = mark.cast(kind)
     rows = rows.with_columns(clock.cast(kind).alias("time"))
@@ -310,15 +310,14 @@ def _relative_time(
 
 
 def _clock(column: pl.Series, time_unit: TimeUnit, what: str) -> pl.Series:
-    """A column of times as UTC date times or as float64 numbers of `time_unit`."""
+    """A column of times as date times, UTC where they have a time zone, or as float64 numbers of `time_unit`."""
     if column.dtype in (pl.Categorical, pl.Enum):
         column = column.cast(pl.String)
     if column.dtype == pl.Date:
         return column.cast(pl.Datetime("us"))
     if column.dtype == pl.Datetime:
-        if column.dtype.time_zone is not None:  # type: ignore[attr-defined]
-            column = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-        return column.cast(pl.Datetime("us"))
+        zoned = column.dtype.time_zone is not None  # type: ignore[attr-defined]
+        return column.cast(pl.Datetime("us", "UTC" if zoned else None), strict=False)
     if column.dtype == pl.String and column.str.contains(r"^\s*\d+[-/.]\d+[-/.]\d").any():
         return _clock(_dated(column, what), time_unit, what)
     if column.dtype == pl.Duration:
@@ -339,9 +338,9 @@ def _dated(column: pl.Series, what: str) -> pl.Series:
     if wrong.any():
         row = int(wrong.arg_max() or 0)
         raise DataError(
-            f"{what}: {count_of(int(wrong.sum()), len(column), 'rows')} of column '{column.name}' are not "
-            f"date times like the others (first: row {row + 1:,}, '{column[row]}').\n"
-            "Write all of them like 2024-01-31 08:15:00, or all like 2024-01-31T08:15:00+01:00."
+            f"{what}: {count_of(int(wrong.sum()), len(column), 'rows')} of column '{column.name}' cannot be read as "
+            f"date times (first: row {row + 1:,}, '{column[row]}').\n"
+            "Write all of them like 2024-01-31 08:15:00, or all with a time zone like 2024-01-31T08:15:00+01:00."
         )
     return dated
 
@@ -349,8 +348,15 @@ def _dated(column: pl.Series, what: str) -> pl.Series:
 def _in_unit(column: pl.Series, time_unit: TimeUnit) -> pl.Series:
     """Durations as float64 numbers of `time_unit`; numbers are that already."""
     if column.dtype == pl.Duration:
-        return column.dt.total_microseconds().cast(pl.Float64) / (SECONDS[time_unit] * 1e6)
+        ticks = {"ms": 1e3, "us": 1e6, "ns": 1e9}[column.dtype.time_unit]  # type: ignore[attr-defined]
+        return column.to_physical().cast(pl.Float64) / (SECONDS[time_unit] * ticks)
     return column
+
+
+def _words(kind: pl.DataType) -> str:
+    if kind == pl.Datetime:
+        return f"date times {'without' if kind.time_zone is None else 'with'} a time zone"  # type: ignore[attr-defined]
+    return "numbers"
 
 
 def _positions(samples: pl.DataFrame) -> pl.Series:
