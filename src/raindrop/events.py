@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -30,28 +31,19 @@ from raindrop.ingest import (
     to_polars,
 )
 from raindrop.splits import stratified_parts
-
-FORMAT = 1
-ARRAYS = {"time": np.float64, "sensor": np.int32, "value": np.float32, "offsets": np.int64}
-
-
-@dataclass(frozen=True)
-class Roles:
-    """Which columns of the samples table mean what."""
-
-    label: str | None = None
-    statics: tuple[str, ...] = ()
-    group: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.label is not None and self.label in self.statics:
-            raise DataError(f"'{self.label}' is the label; as a static it would give the answer away. Remove it there.")
-
-    @property
-    def columns(self) -> dict[str, str]:
-        """Role -> column, of the roles that are taken."""
-        named = {"label": self.label, "group": self.group}
-        return {role: name for role, name in named.items() if name} | {f"statics[{s}]": s for s in self.statics}
+from raindrop.stored import (
+    ARRAYS,
+    FORMAT,
+    About,
+    Roles,
+    arrays_are_current,
+    find,
+    folder_of_table,
+    open_arrays,
+    read_about,
+    read_frame,
+    stamp,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +61,7 @@ class EventTable:
     count: NDArray[np.int64]
     sensors: tuple[str, ...]
     samples: pl.DataFrame
-    roles: Roles = Roles()
+    roles: Roles = field(default_factory=Roles)
     time_unit: TimeUnit = "hours"
     dropped: Mapping[str, int] = field(default_factory=dict)
     """How many readings were left out when the table was built, by reason."""
@@ -116,7 +108,7 @@ class EventTable:
         taken = {
             role: (role if role in columns else None) if name is None else name or None for role, name in named.items()
         }
-        roles = Roles(taken["label"], names_of(statics or (), "statics"), taken["group"])
+        roles = Roles(taken["label"], names_of(statics or (), "statics"), taken["group"], taken["cutoff"])
         wanted = roles.columns | {role: name for role, name in taken.items() if name}
         if about is None and wanted:
             raise DataError(
@@ -170,6 +162,7 @@ class EventTable:
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) > 1:
             raise DataError(f"The columns must be equally long, but have {lengths}.")
+        _check_options(cls, options)
         return cls.from_frames(columns, samples, **options)
 
     @classmethod
@@ -177,31 +170,49 @@ class EventTable:
         """The table in a folder: `events.parquet|csv` and `samples.parquet|csv`.
 
         A folder that `write` made opens memory-mapped, with the roles it was written with; `label`, `statics` and
-        `group` may be named anew. For any other folder `options` are those of `from_frames`.
+        `group` may be named anew. For any other folder, or one whose Parquet files were edited since, `options` are
+        those of `from_frames`.
         """
-        folder = Path(folder)
-        if not folder.is_dir():
-            raise DataError(
-                f"{folder}: there is no such folder. A table is a folder with events.parquet or events.csv."
-            )
-        if (folder / "table.json").exists():
-            table = _open_written(folder, options)
-            if table is not None:
-                return table
-        paths = {name: _find(folder, name) for name in ("events", "samples")}
+        _check_options(cls, options)
+        options = {name: value for name, value in options.items() if value is not None}
+        folder = folder_of_table(folder)
+        paths = {name: find(folder, name) for name in ("events", "samples")}
         if not paths["events"].exists():
             raise DataError(
                 f"{folder}: there is no events.parquet or events.csv; {suggest('events', sorted(os.listdir(folder)))}"
             )
-        events = _read_frame(paths["events"], text=True)  # so that a stray word is found and named, not guessed around
-        samples = (
-            _read_frame(paths["samples"], ids=options.get("sample", "sample")) if paths["samples"].exists() else None
+        about = read_about(folder)
+        if about is not None:
+            if set(options) <= {"label", "statics", "group"} and arrays_are_current(folder, about):
+                return cls._open(folder, about).with_roles(**options)
+            options = _defaults(about) | options
+        events = read_frame(paths["events"], text=True)  # so that a stray word is found and named, not guessed around
+        samples = None
+        if paths["samples"].exists():
+            samples = read_frame(paths["samples"], ids=options.get("sample", "sample"))
+        if about is not None and not len(events):
+            options.setdefault("sensors", about.sensors)
+        options.setdefault("source", (str(paths["events"]), str(paths["samples"])))
+        return cls.from_frames(events, samples, **options)
+
+    @classmethod
+    def _open(cls, folder: Path, about: About) -> EventTable:
+        """Memory-map what `write` wrote."""
+        samples = read_frame(folder / "samples.parquet")
+        arrays = open_arrays(folder, about, len(samples))
+        offsets = np.asarray(arrays["offsets"])
+        return cls(
+            time=arrays["time"],
+            sensor=arrays["sensor"],
+            value=arrays["value"],
+            start=offsets[:-1],
+            count=np.diff(offsets),
+            sensors=about.sensors,
+            samples=samples,
+            roles=about.roles,
+            time_unit=about.time_unit,
+            dropped=about.dropped,
         )
-        if (folder / "table.json").exists():
-            about = _read_json(folder / "table.json")
-            defaults = {**about["roles"], "time_unit": about["time_unit"], "before_reference": "keep"}
-            options = {**{name: value for name, value in defaults.items() if value}, **options}
-        return cls.from_frames(events, samples, **{"source": (str(paths["events"]), str(paths["samples"])), **options})
 
     # ---------------------------------------------------------------- looking
 
@@ -407,7 +418,8 @@ class EventTable:
         self, *, label: str | None = None, statics: Sequence[str] | None = None, group: str | None = None
     ) -> EventTable:
         """The same table with other columns as label, statics or group."""
-        roles = Roles(
+        roles = replace(
+            self.roles,
             label=label or self.roles.label,
             statics=self.roles.statics if statics is None else names_of(statics, "statics"),
             group=group or self.roles.group,
@@ -433,7 +445,9 @@ class EventTable:
         one_of(unit, TimeUnit, "time_unit")
         if unit == self.time_unit:
             return self
-        return replace(self, time=self.time * (SECONDS[self.time_unit] / SECONDS[unit]), time_unit=unit)
+        factor = SECONDS[self.time_unit] / SECONDS[unit]
+        cutoff = [pl.col(self.roles.cutoff) * factor] if self.roles.cutoff else []
+        return replace(self, time=self.time * factor, time_unit=unit, samples=self.samples.with_columns(cutoff))
 
     # ---------------------------------------------------------------- writing
 
@@ -445,22 +459,19 @@ class EventTable:
             self.events().write_parquet(partial / "events.parquet", compression="zstd")
             self.samples.write_parquet(partial / "samples.parquet", compression="zstd")
             (partial / "readings").mkdir()
-            arrays: dict[str, NDArray[Any]] = {"offsets": self.offsets}
-            arrays |= {"time": self.time[rows], "sensor": self.sensor[rows], "value": self.value[rows]}
-            for name, array in arrays.items():
+            for name in ARRAYS:
+                array = self.offsets if name == "offsets" else getattr(self, name)[rows]
                 np.save(partial / "readings" / f"{name}.npy", array)
-            write_json(
-                partial / "table.json",
-                {
-                    "format": FORMAT,
-                    "time_unit": self.time_unit,
-                    "sensors": self.sensors,
-                    "roles": asdict(self.roles),
-                    "dropped": dict(self.dropped),
-                    "fingerprint": self.fingerprint,
-                    "written": {name: _mark(partial / f"{name}.parquet") for name in ("events", "samples")},
-                },
+            about = About(
+                format=FORMAT,
+                time_unit=self.time_unit,
+                sensors=self.sensors,
+                roles=self.roles,
+                dropped=dict(self.dropped),
+                fingerprint=self.fingerprint,
+                written=stamp(partial),
             )
+            write_json(partial / "table.json", asdict(about))
         return folder
 
 
@@ -482,93 +493,19 @@ def _as_text(column: pl.Series) -> pl.Series:
         ) from None
 
 
-def _mark(path: Path) -> list[Any]:
-    """Size and hash of the end of a Parquet file: changes whenever its content does."""
-    if not path.exists():
-        return []
-    with open(path, "rb") as file:
-        file.seek(max(0, path.stat().st_size - 65536))
-        return [path.stat().st_size, hashlib.sha256(file.read()).hexdigest()]
+def _check_options(cls: type[EventTable], options: Mapping[str, Any]) -> None:
+    known = list(inspect.signature(cls.from_frames).parameters)[2:]
+    for name in options:
+        if name not in known:
+            raise DataError(f"There is no option '{name}': {suggest(name, known)}")
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        about = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"{path}: cannot be read ({error}). Delete it to read the table's Parquet files alone."
-        ) from None
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
-        raise DataError(
-            f"{path}: written in another format than the {FORMAT} that this version reads. "
-            "Delete it to read the table's Parquet files alone, or use the version that wrote it."
-        )
-    return about
-
-
-def _open_written(folder: Path, options: Mapping[str, Any]) -> EventTable | None:
-    """Memory-map what `write` wrote; None where its Parquet files have changed since, or options ask for more."""
-    about = _read_json(folder / "table.json")
-    roles = {name: value for name, value in options.items() if name in ("label", "statics", "group")}
-    if len(roles) < len(options) or about["written"] != {n: _mark(folder / f"{n}.parquet") for n in about["written"]}:
-        return None
-    samples = _read_frame(folder / "samples.parquet")
-    arrays: dict[str, NDArray[Any]] = {}
-    for name, kind in ARRAYS.items():
-        path = folder / "readings" / f"{name}.npy"
-        try:
-            arrays[name] = np.load(path, mmap_mode="r" if path.stat().st_size > 1024 else None)
-            fits = arrays[name].dtype == kind and arrays[name].ndim == 1
-        except (OSError, ValueError, EOFError):
-            fits = False
-        if not fits:
-            raise DataError(f"{path}: damaged or missing. Delete the folder 'readings' and 'table.json' to rebuild it.")
-    offsets = np.asarray(arrays["offsets"])
-    lengths = {len(arrays[name]) for name in ("time", "sensor", "value")}
-    if len(offsets) != len(samples) + 1 or lengths != {int(offsets[-1])}:
-        raise DataError(
-            f"{folder}: 'readings' and 'samples' disagree. Delete 'readings' and 'table.json' to rebuild it."
-        )
-    stored = about["roles"]
-    table = EventTable(
-        time=arrays["time"],
-        sensor=arrays["sensor"],
-        value=arrays["value"],
-        start=offsets[:-1],
-        count=np.diff(offsets),
-        sensors=tuple(about["sensors"]),
-        samples=samples,
-        roles=Roles(stored["label"], tuple(stored["statics"]), stored["group"]),
-        time_unit=about["time_unit"],
-        dropped=about["dropped"],
-    )
-    return table.with_roles(**roles) if roles else table
-
-
-def _find(folder: Path, name: str) -> Path:
-    """`name`.parquet or `name`.csv of a folder, whichever exists."""
-    parquet, csv = folder / f"{name}.parquet", folder / f"{name}.csv"
-    if parquet.exists() and csv.exists():
-        raise DataError(f"{folder}: both {parquet.name} and {csv.name} exist; remove one of them.")
-    return csv if csv.exists() else parquet
-
-
-def _read_frame(path: Path, *, text: bool = False, ids: str = "sample") -> pl.DataFrame:
-    """A Parquet or CSV file; of a CSV, ids stay text (007 is not 7), and with `text` everything else does too."""
-    kind = "CSV" if path.suffix == ".csv" else "Parquet"
-    try:
-        if kind == "Parquet":
-            return pl.read_parquet(path, glob=False)
-        frame = pl.read_csv(
-            path, glob=False, infer_schema_length=0 if text else None, schema_overrides={ids: pl.String}
-        )
-    except BaseException as error:
-        if not isinstance(error, (pl.exceptions.PolarsError, OSError)) and type(error).__name__ != "PanicException":
-            raise
-        raise DataError(
-            f"{path}: not a readable {kind} file; it is empty, damaged, truncated or of another kind "
-            f"({str(error).splitlines()[0]}).\nExport or copy it again."
-        ) from None
-    if frame.width == 1 and any(mark in frame.columns[0] for mark in ";\t|"):
-        raise DataError(f"{path}: the columns are not separated by commas. Export it with ',' as separator.")
-    return frame
+def _defaults(about: About) -> dict[str, Any]:
+    """How to read again what `write` wrote: its times count from the reference already."""
+    named = {role: getattr(about.roles, role) or "" for role in ("label", "group", "cutoff")}
+    return named | {
+        "reference": "",
+        "statics": about.roles.statics,
+        "time_unit": about.time_unit,
+        "before_reference": "keep",
+    }
