@@ -403,16 +403,16 @@ class EventTable:
             require_columns(self.samples, {"by": by}, "samples")
             groups = self._codes(by)
             if not groups.all():
-                first = self.samples.filter(self.samples[by].is_null())["sample"][0]
                 raise DataError(
-                    f"{count_of(int((groups == 0).sum()), len(self), 'samples')} have no '{by}' (first: '{first}'), "
+                    f"{count_of(int((groups == 0).sum()), len(self), 'samples')} have no '{by}' "
+                    f"(first: '{self.ids[int(groups.argmin())]}'), "
                     "so their group cannot be kept together.\nFill it in, or leave these samples out."
                 )
         strata = np.zeros(len(self), dtype=np.int64) if self.roles.label is None else self._codes(self.roles.label)
         return tuple(self[part] for part in stratified_parts(strata, parts, seed, groups))
 
     def _codes(self, column: str) -> NDArray[np.int64]:
-        return _as_text(self.samples[column]).rank("dense").fill_null(0).to_numpy().astype(np.int64)
+        return _as_text(_missing_as_null(self.samples[column])).rank("dense").fill_null(0).to_numpy().astype(np.int64)
 
     def with_roles(
         self, *, label: str | None = None, statics: Sequence[str] | None = None, group: str | None = None
@@ -476,7 +476,7 @@ class EventTable:
 
 
 def _missing_as_null(column: pl.Series) -> pl.Series:
-    """NaN and '' stand for a missing label too."""
+    """NaN and '' stand for a missing label or group too."""
     if column.dtype.is_float():
         return column.fill_nan(None)
     return column.set(column == "", None) if column.dtype == pl.String else column
