@@ -46,7 +46,7 @@ def to_polars(frame: Any, what: str) -> pl.DataFrame:
             return frame
         if frame is None or isinstance(frame, (str, bytes, PathLike)):
             raise TypeError(f"it is {frame!r}; a folder is read with EventTable.read")
-        return pl.DataFrame(frame)
+        return _of_columns(frame) if isinstance(frame, Mapping) else pl.DataFrame(frame)
     except ImportError as error:
         raise MissingExtraError(error.name or "pyarrow", "pandas", f"Reading {what} of this kind") from None
     except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError, NotImplementedError, OSError) as error:
@@ -54,6 +54,15 @@ def to_polars(frame: Any, what: str) -> pl.DataFrame:
             f"{what}: cannot be read as a table ({(str(error) or type(error).__name__).splitlines()[0]}).\n"
             "Give a polars or pandas frame, an Arrow table or a mapping of equally long columns, each of one type."
         ) from None
+
+
+def _of_columns(columns: Mapping[str, Any]) -> pl.DataFrame:
+    """Lists may mix whole and broken numbers, and text, which is then found and named where a number belongs."""
+    frame = pl.DataFrame(columns, strict=False)
+    for name, column in columns.items():
+        if isinstance(column, (list, tuple)) and frame[name].null_count() > sum(entry is None for entry in column):
+            raise TypeError(f"column '{name}' mixes types, or holds numbers that are too large")
+    return frame
 
 
 def require_columns(frame: pl.DataFrame, names: Mapping[str, str], what: str) -> None:
@@ -349,7 +358,8 @@ def _in_unit(column: pl.Series, time_unit: TimeUnit) -> pl.Series:
     """Durations as float64 numbers of `time_unit`; numbers are that already."""
     if column.dtype == pl.Duration:
         ticks = {"ms": 1e3, "us": 1e6, "ns": 1e9}[column.dtype.time_unit]  # type: ignore[attr-defined]
-        return column.to_physical().cast(pl.Float64) / (SECONDS[time_unit] * ticks)
+        number = column.to_physical().cast(pl.Float64).to_numpy() / (SECONDS[time_unit] * ticks)
+        return pl.Series(column.name, number, nan_to_null=True)  # polars would multiply by the rounded inverse
     return column
 
 
