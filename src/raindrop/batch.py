@@ -224,7 +224,8 @@ def encode_labels(labels: NDArray[Any], classes: NDArray[Any]) -> Positions:
     """Position of each label in `classes`."""
     if labels.dtype.kind != classes.dtype.kind and {labels.dtype.kind, classes.dtype.kind} - set("biu"):
         labels, classes = labels.astype(str), classes.astype(str)
-    code = np.searchsorted(classes, labels).clip(max=len(classes) - 1)
+    order = np.argsort(classes)  # as text, 10 comes before 2
+    code = order[np.searchsorted(classes, labels, sorter=order).clip(max=len(classes) - 1)]
     wrong = classes[code] != labels
     if wrong.any():
         known = ", ".join(f"'{name}'" for name in classes[:20])
@@ -232,7 +233,7 @@ def encode_labels(labels: NDArray[Any], classes: NDArray[Any]) -> Positions:
             f"{count_of(int(wrong.sum()), len(labels), 'samples')} have a label that was not there in training "
             f"(first: '{labels[wrong][0]}').\nThe model knows the classes {known}."
         )
-    return code.astype(np.int64)
+    return np.asarray(code, dtype=np.int64)
 
 
 def plan_batches(

@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -29,16 +29,30 @@ def make(kind: type[T], *layers: Mapping[str, Any], where: str = "") -> T:
     for layer in layers:
         for key, value in layer.items():
             if key not in known:
-                raise ConfigError(f"Unknown setting '{where}{key}': {suggest(key, known)}")
+                raise ConfigError(f"Unknown setting '{where}{key}': {suggest(str(key), known)}")
             values[key] = value
     try:
         return msgspec.convert(values, kind, strict=True)
     except msgspec.ValidationError as error:
         reason, _, place = str(error).partition(" - at ")
-        key = place.strip("`").removeprefix("$.") or kind.__name__
+        key = place.strip("`").removeprefix("$.")
+        if not key:  # found by the settings themselves, not by their types
+            raise ConfigError(f"{where.rstrip('.') or kind.__name__}: {reason}") from None
+        words = [str(word) for word in _words(get_type_hints(kind).get(key))]
+        if words and str(values[key]) not in words:
+            raise ConfigError(
+                f"Setting '{where}{key}': '{values[key]}' is not known; {suggest(str(values[key]), words)}"
+            ) from None
         raise ConfigError(f"Setting '{where}{key}': {reason[0].lower()}{reason[1:]}.") from None
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{where or kind.__name__}: {error}") from None
+
+
+def _words(hint: Any) -> list[Any]:
+    """The words of a Literal type, also within `| None`."""
+    if get_origin(hint) is Literal:
+        return list(get_args(hint))
+    return [word for part in get_args(hint) for word in _words(part)]
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -68,6 +82,8 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such settings file.") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}).") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not a valid TOML file ({error}).") from None
 
@@ -82,7 +98,7 @@ def parse_words(words: Iterable[str]) -> dict[str, Any]:
         named = {"true": True, "false": False, "none": None}
         try:
             value = named[text.lower()] if text.lower() in named else ast.literal_eval(text)
-        except (ValueError, SyntaxError):
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             value = text
         values[key.strip()] = value
     return values

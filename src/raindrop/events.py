@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -23,24 +24,26 @@ from raindrop.ingest import (
     Duplicates,
     TimeUnit,
     Unlisted,
+    names_of,
     one_of,
     require_columns,
     sort_readings,
     to_polars,
 )
 from raindrop.splits import stratified_parts
-
-FORMAT = 1
-ARRAYS = {"time": np.float64, "sensor": np.int32, "value": np.float32, "offsets": np.int64}
-
-
-@dataclass(frozen=True)
-class Roles:
-    """Which columns of the samples table mean what."""
-
-    label: str | None = None
-    statics: tuple[str, ...] = ()
-    group: str | None = None
+from raindrop.stored import (
+    ARRAYS,
+    FORMAT,
+    About,
+    Roles,
+    arrays_are_current,
+    find,
+    folder_of_table,
+    open_arrays,
+    read_about,
+    read_frame,
+    stamp,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +61,7 @@ class EventTable:
     count: NDArray[np.int64]
     sensors: tuple[str, ...]
     samples: pl.DataFrame
-    roles: Roles = Roles()
+    roles: Roles = field(default_factory=Roles)
     time_unit: TimeUnit = "hours"
     dropped: Mapping[str, int] = field(default_factory=dict)
     """How many readings were left out when the table was built, by reason."""
@@ -85,25 +88,38 @@ class EventTable:
         duplicates: Duplicates = "error",
         before_reference: BeforeReference = "error",
         unlisted: Unlisted = "error",
-        source: str | None = None,
+        source: str | tuple[str, str] | None = None,
     ) -> EventTable:
         """A table from frames (polars, pandas, Arrow, mappings of columns).
 
         `label`, `group`, `cutoff` and `reference` name columns of `samples`; a column of that very name is taken
-        without being named. `statics` must be named: an unnamed column is never fed to a model.
-        Date times become hours since the sample's `reference`, or since its first reading where there is none.
+        without being named, unless the name given is ''. `statics` must be named: an unnamed column is never fed to
+        a model.
+        Date times become hours (or `time_unit`) since the sample's `reference`, or since its first reading where
+        there is none. `source` says in messages where the tables are from: one name for both, or one each.
         """
-        what, samples_what = (f"{source} events", f"{source} samples") if source else ("events", "samples")
+        if not isinstance(source, tuple):
+            source = (f"{source} events", f"{source} samples") if source else ("events", "samples")
+        what, samples_what = source
         frame = to_polars(events, what)
         about = None if samples is None else to_polars(samples, samples_what)
         columns = [] if about is None else about.columns
         named = {"label": label, "group": group, "cutoff": cutoff, "reference": reference}
-        taken = {role: name or (role if role in columns else None) for role, name in named.items()}
-        wanted = {role: name for role, name in taken.items() if name} | {f"statics[{s}]": s for s in statics or ()}
+        taken = {
+            role: (role if role in columns else None) if name is None else name or None for role, name in named.items()
+        }
+        roles = Roles(taken["label"], names_of(statics or (), "statics"), taken["group"], taken["cutoff"])
+        wanted = roles.columns | {role: name for role, name in taken.items() if name}
         if about is None and wanted:
-            raise DataError(f"There is no samples table, but it is asked for {', '.join(wanted.values())}.")
+            raise DataError(
+                f"There is no samples table, but it is asked for {', '.join(wanted.values())}.\n"
+                "Give a table with one row per sample that has these columns."
+            )
         if about is not None:
-            require_columns(about, wanted, samples_what)
+            require_columns(about, {"sample": sample, **wanted}, samples_what)
+            if sample in wanted.values():
+                role = next(role for role, name in wanted.items() if name == sample)
+                raise DataError(f"{samples_what}: '{sample}' names the samples; it cannot be their {role} as well.")
         built = sort_readings(
             frame,
             about,
@@ -129,7 +145,7 @@ class EventTable:
             count=built.count,
             sensors=built.sensors,
             samples=built.samples,
-            roles=Roles(label=taken["label"], statics=tuple(statics or ()), group=taken["group"]),
+            roles=roles,
             time_unit=built.time_unit,
             dropped=built.dropped,
         )
@@ -140,9 +156,13 @@ class EventTable:
     ) -> EventTable:
         """A table from four equally long lists or arrays; `options` are those of `from_frames`."""
         columns = {"sample": sample, "time": time, "sensor": sensor, "value": value}
+        for name, column in columns.items():
+            if isinstance(column, str) or not hasattr(column, "__len__"):
+                raise DataError(f"{name} must be a list or array with one entry per reading, not {column!r}.")
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) > 1:
             raise DataError(f"The columns must be equally long, but have {lengths}.")
+        _check_options(cls, options)
         return cls.from_frames(columns, samples, **options)
 
     @classmethod
@@ -150,27 +170,49 @@ class EventTable:
         """The table in a folder: `events.parquet|csv` and `samples.parquet|csv`.
 
         A folder that `write` made opens memory-mapped, with the roles it was written with; `label`, `statics` and
-        `group` may be named anew. For any other folder `options` are those of `from_frames`.
+        `group` may be named anew. For any other folder, or one whose Parquet files were edited since, `options` are
+        those of `from_frames`.
         """
-        folder = Path(folder)
-        if not folder.is_dir():
+        _check_options(cls, options)
+        options = {name: value for name, value in options.items() if value is not None}
+        folder = folder_of_table(folder)
+        paths = {name: find(folder, name) for name in ("events", "samples")}
+        if not paths["events"].exists():
             raise DataError(
-                f"{folder}: there is no such folder. A table is a folder with events.parquet or events.csv."
+                f"{folder}: there is no events.parquet or events.csv; {suggest('events', sorted(os.listdir(folder)))}"
             )
-        if (folder / "table.json").exists():
-            table = _open_written(folder, options)
-            if table is not None:
-                return table
-        events = _read_frame(folder, "events")
-        if events is None:
-            raise DataError(
-                f"{folder}: there is no events.parquet or events.csv; {suggest('events', os.listdir(folder))}"
-            )
-        if (folder / "table.json").exists():
-            about = _read_json(folder / "table.json")
-            defaults = {**about["roles"], "time_unit": about["time_unit"], "before_reference": "keep"}
-            options = {**{name: value for name, value in defaults.items() if value}, **options}
-        return cls.from_frames(events, _read_frame(folder, "samples"), source=str(folder), **options)
+        about = read_about(folder)
+        if about is not None:
+            if set(options) <= {"label", "statics", "group"} and arrays_are_current(folder, about):
+                return cls._open(folder, about).with_roles(**options)
+            options = _defaults(about) | options
+        events = read_frame(paths["events"], text=True)  # so that a stray word is found and named, not guessed around
+        samples = None
+        if paths["samples"].exists():
+            samples = read_frame(paths["samples"], ids=options.get("sample", "sample"))
+        if about is not None and not len(events):
+            options.setdefault("sensors", about.sensors)
+        options.setdefault("source", (str(paths["events"]), str(paths["samples"])))
+        return cls.from_frames(events, samples, **options)
+
+    @classmethod
+    def _open(cls, folder: Path, about: About) -> EventTable:
+        """Memory-map what `write` wrote."""
+        samples = read_frame(folder / "samples.parquet")
+        arrays = open_arrays(folder, about, len(samples))
+        offsets = np.asarray(arrays["offsets"])
+        return cls(
+            time=arrays["time"],
+            sensor=arrays["sensor"],
+            value=arrays["value"],
+            start=offsets[:-1],
+            count=np.diff(offsets),
+            sensors=about.sensors,
+            samples=samples,
+            roles=about.roles,
+            time_unit=about.time_unit,
+            dropped=about.dropped,
+        )
 
     # ---------------------------------------------------------------- looking
 
@@ -206,9 +248,7 @@ class EventTable:
                 "The table has no label. Name the label column with label='NAME'; "
                 f"{suggest('label', self.samples.columns[1:])}"
             )
-        column = self.samples[name]
-        if column.dtype.is_float():
-            column = column.fill_nan(None)
+        column = _missing_as_null(self.samples[name])
         if column.null_count():
             first = self.samples.filter(column.is_null())["sample"][0]
             raise DataError(
@@ -216,23 +256,26 @@ class EventTable:
                 "Leave them out with table[table.labelled], or fill the label in."
             )
         if column.dtype.is_float():
-            if not bool((column == column.floor()).all()):
+            whole = column.cast(pl.Int64, strict=False)
+            odd = column.filter((whole.cast(pl.Float64) != column).fill_null(True))
+            if len(odd):
                 raise DataError(
-                    f"Label '{name}' holds numbers such as {column.filter(column != column.floor())[0]}: "
+                    f"Label '{name}' holds numbers such as {odd[0]}: "
                     "that is a quantity, not a class. Turn it into classes first, for example died = risk > 0.5."
                 )
-            column = column.cast(pl.Int64)
-        if not (column.dtype.is_integer() or column.dtype == pl.Boolean):
-            column = column.cast(pl.String)
-        return np.asarray(column.to_list())
+            column = whole
+        if column.dtype == pl.Boolean:
+            return column.to_numpy(writable=True)
+        if column.dtype.is_integer() and not column.cast(pl.Int64, strict=False).null_count():
+            return column.cast(pl.Int64).to_numpy(writable=True)
+        return np.asarray(_as_text(column).to_list(), dtype=str)
 
     @property
     def labelled(self) -> NDArray[np.bool_]:
         """Which samples have a label."""
         if self.roles.label is None:
             return np.zeros(len(self), dtype=bool)
-        column = self.samples[self.roles.label]
-        return (column.fill_nan(None) if column.dtype.is_float() else column).is_not_null().to_numpy()
+        return _missing_as_null(self.samples[self.roles.label]).is_not_null().to_numpy(writable=True)
 
     def rows(self, positions: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
         """Where the readings of the samples at `positions` lie in time, sensor and value, sample after sample."""
@@ -277,19 +320,34 @@ class EventTable:
         """The samples at a position, slice, mask, list of positions, or with these ids."""
         if isinstance(key, tuple) and len(key) == 2 and key[1] is Ellipsis:  # how scikit-learn asks for rows
             key = key[0]
-        if isinstance(key, str) or (isinstance(key, list) and key and isinstance(key[0], str)):
-            key = self._positions_of([key] if isinstance(key, str) else key)
-        if isinstance(key, slice):
-            chosen = np.arange(len(self))[key]
-        else:
-            key = np.atleast_1d(np.asarray(key))
-            if key.dtype == bool and len(key) != len(self):
-                raise DataError(f"The mask has {len(key):,} entries, the table {len(self):,} samples.")
-            chosen = np.flatnonzero(key) if key.dtype == bool else key.astype(np.int64)
-            if len(chosen) and (chosen.max() >= len(self) or chosen.min() < -len(self)):
-                raise IndexError(f"Sample position {chosen.max()} is outside a table of {len(self):,} samples.")
-        chosen = np.where(chosen < 0, chosen + len(self), chosen)
+        chosen = np.arange(len(self))[key] if isinstance(key, slice) else self._positions(key)
         return replace(self, start=self.start[chosen], count=self.count[chosen], samples=self.samples[chosen])
+
+    def _positions(self, key: Any) -> NDArray[np.int64]:
+        try:
+            chosen = np.atleast_1d(np.asarray(key))
+        except ValueError:  # lists of unequal length
+            chosen = np.empty((0, 0))
+        if (
+            chosen.dtype.kind in "OUT"
+            and chosen.ndim == 1
+            and len(chosen)
+            and all(isinstance(name, str) for name in chosen.tolist())
+        ):
+            chosen = np.array(self._positions_of(chosen.tolist()))
+        if chosen.ndim == 1 and chosen.dtype == bool:
+            if len(chosen) != len(self):
+                raise DataError(f"The mask has {len(chosen):,} entries, the table {len(self):,} samples.")
+            chosen = np.flatnonzero(chosen)
+        if chosen.ndim != 1 or (len(chosen) and chosen.dtype.kind not in "iu"):
+            raise DataError(
+                f"Samples are chosen by position, slice, mask or id, or a list of one of these, not by {key!r}."
+            )
+        outside = chosen[(chosen >= len(self)) | (chosen < -len(self))]
+        if len(outside):  # an IndexError, by which `for sample in table` knows its end
+            raise IndexError(f"Sample position {outside[0]} is outside a table of {len(self):,} samples.")
+        chosen = chosen.astype(np.int64)
+        return np.where(chosen < 0, chosen + len(self), chosen)
 
     def _positions_of(self, ids: Sequence[str]) -> list[int]:
         position = {name: at for at, name in enumerate(self.ids)}
@@ -344,23 +402,29 @@ class EventTable:
         if by is not None:
             require_columns(self.samples, {"by": by}, "samples")
             groups = self._codes(by)
+            if not groups.all():
+                raise DataError(
+                    f"{count_of(int((groups == 0).sum()), len(self), 'samples')} have no '{by}' "
+                    f"(first: '{self.ids[int(groups.argmin())]}'), "
+                    "so their group cannot be kept together.\nFill it in, or leave these samples out."
+                )
         strata = np.zeros(len(self), dtype=np.int64) if self.roles.label is None else self._codes(self.roles.label)
         return tuple(self[part] for part in stratified_parts(strata, parts, seed, groups))
 
     def _codes(self, column: str) -> NDArray[np.int64]:
-        return self.samples[column].cast(pl.String).rank("dense").fill_null(0).to_numpy().astype(np.int64)
+        return _as_text(_missing_as_null(self.samples[column])).rank("dense").fill_null(0).to_numpy().astype(np.int64)
 
     def with_roles(
         self, *, label: str | None = None, statics: Sequence[str] | None = None, group: str | None = None
     ) -> EventTable:
         """The same table with other columns as label, statics or group."""
-        roles = Roles(
+        roles = replace(
+            self.roles,
             label=label or self.roles.label,
-            statics=self.roles.statics if statics is None else tuple(statics),
+            statics=self.roles.statics if statics is None else names_of(statics, "statics"),
             group=group or self.roles.group,
         )
-        wanted = {"label": roles.label, "group": roles.group, **{f"statics[{s}]": s for s in roles.statics}}
-        require_columns(self.samples, {role: name for role, name in wanted.items() if name}, "samples")
+        require_columns(self.samples, roles.columns, "samples")
         return replace(self, roles=roles)
 
     def with_labels(self, labels: ArrayLike) -> EventTable:
@@ -368,7 +432,12 @@ class EventTable:
         column = np.asarray(labels)
         if column.shape != (len(self),):
             raise DataError(f"There are {len(self):,} samples, but labels of shape {column.shape}.")
-        samples = self.samples.with_columns(pl.Series("label", column.tolist()))
+        try:
+            samples = self.samples.with_columns(pl.Series("label", column.tolist()))
+        except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError) as error:
+            raise DataError(
+                f"The labels cannot be one column ({str(error).splitlines()[0]}). Give text, numbers or true/false."
+            ) from None
         return replace(self, samples=samples, roles=replace(self.roles, label="label"))
 
     def in_unit(self, unit: TimeUnit) -> EventTable:
@@ -376,7 +445,9 @@ class EventTable:
         one_of(unit, TimeUnit, "time_unit")
         if unit == self.time_unit:
             return self
-        return replace(self, time=self.time * (SECONDS[self.time_unit] / SECONDS[unit]), time_unit=unit)
+        factor = SECONDS[self.time_unit] / SECONDS[unit]
+        cutoff = [pl.col(self.roles.cutoff) * factor] if self.roles.cutoff else []
+        return replace(self, time=self.time * factor, time_unit=unit, samples=self.samples.with_columns(cutoff))
 
     # ---------------------------------------------------------------- writing
 
@@ -388,106 +459,53 @@ class EventTable:
             self.events().write_parquet(partial / "events.parquet", compression="zstd")
             self.samples.write_parquet(partial / "samples.parquet", compression="zstd")
             (partial / "readings").mkdir()
-            arrays: dict[str, NDArray[Any]] = {"offsets": self.offsets}
-            arrays |= {"time": self.time[rows], "sensor": self.sensor[rows], "value": self.value[rows]}
-            for name, array in arrays.items():
+            for name in ARRAYS:
+                array = self.offsets if name == "offsets" else getattr(self, name)[rows]
                 np.save(partial / "readings" / f"{name}.npy", array)
-            write_json(
-                partial / "table.json",
-                {
-                    "format": FORMAT,
-                    "time_unit": self.time_unit,
-                    "sensors": self.sensors,
-                    "roles": asdict(self.roles),
-                    "dropped": dict(self.dropped),
-                    "fingerprint": self.fingerprint,
-                    "written": {name: _mark(partial / f"{name}.parquet") for name in ("events", "samples")},
-                },
+            about = About(
+                format=FORMAT,
+                time_unit=self.time_unit,
+                sensors=self.sensors,
+                roles=self.roles,
+                dropped=dict(self.dropped),
+                fingerprint=self.fingerprint,
+                written=stamp(partial),
             )
+            write_json(partial / "table.json", asdict(about))
         return folder
 
 
-def _mark(path: Path) -> list[Any]:
-    """Size and hash of the end of a Parquet file: changes whenever its content does."""
-    if not path.exists():
-        return []
-    with open(path, "rb") as file:
-        file.seek(max(0, path.stat().st_size - 65536))
-        return [path.stat().st_size, hashlib.sha256(file.read()).hexdigest()]
+def _missing_as_null(column: pl.Series) -> pl.Series:
+    """NaN and '' stand for a missing label or group too."""
+    if column.dtype.is_float():
+        return column.fill_nan(None)
+    return column.set(column == "", None) if column.dtype == pl.String else column
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _as_text(column: pl.Series) -> pl.Series:
+    """Classes or groups as text, so that any two can be compared."""
     try:
-        about = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return column.cast(pl.String)
+    except pl.exceptions.PolarsError:
         raise DataError(
-            f"{path}: cannot be read ({error}). Delete it to read the table's Parquet files alone."
+            f"samples: column '{column.name}' is of type {column.dtype}, which is neither text, a number nor "
+            "true/false. Turn it into one of these."
         ) from None
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
-        raise DataError(
-            f"{path}: written in another format than the {FORMAT} that this version reads. "
-            "Delete it to read the table's Parquet files alone, or use the version that wrote it."
-        )
-    return about
 
 
-def _open_written(folder: Path, options: Mapping[str, Any]) -> EventTable | None:
-    """Memory-map what `write` wrote; None where its Parquet files have changed since, or options ask for more."""
-    about = _read_json(folder / "table.json")
-    roles = {name: value for name, value in options.items() if name in ("label", "statics", "group")}
-    if len(roles) < len(options) or about["written"] != {n: _mark(folder / f"{n}.parquet") for n in about["written"]}:
-        return None
-    samples = _read_frame(folder, "samples")
-    assert samples is not None  # its mark was just compared
-    arrays: dict[str, NDArray[Any]] = {}
-    for name, kind in ARRAYS.items():
-        path = folder / "readings" / f"{name}.npy"
-        try:
-            arrays[name] = np.load(path, mmap_mode="r" if path.stat().st_size > 1024 else None)
-            fits = arrays[name].dtype == kind and arrays[name].ndim == 1
-        except (OSError, ValueError, EOFError):
-            fits = False
-        if not fits:
-            raise DataError(f"{path}: damaged or missing. Delete the folder 'readings' and 'table.json' to rebuild it.")
-    offsets = np.asarray(arrays["offsets"])
-    lengths = {len(arrays[name]) for name in ("time", "sensor", "value")}
-    if len(offsets) != len(samples) + 1 or lengths != {int(offsets[-1])}:
-        raise DataError(
-            f"{folder}: 'readings' and 'samples' disagree. Delete 'readings' and 'table.json' to rebuild it."
-        )
-    stored = about["roles"]
-    table = EventTable(
-        time=arrays["time"],
-        sensor=arrays["sensor"],
-        value=arrays["value"],
-        start=offsets[:-1],
-        count=np.diff(offsets),
-        sensors=tuple(about["sensors"]),
-        samples=samples,
-        roles=Roles(stored["label"], tuple(stored["statics"]), stored["group"]),
-        time_unit=about["time_unit"],
-        dropped=about["dropped"],
-    )
-    return table.with_roles(**roles) if roles else table
+def _check_options(cls: type[EventTable], options: Mapping[str, Any]) -> None:
+    known = list(inspect.signature(cls.from_frames).parameters)[2:]
+    for name in options:
+        if name not in known:
+            raise DataError(f"There is no option '{name}': {suggest(name, known)}")
 
 
-def _read_frame(folder: Path, name: str) -> pl.DataFrame | None:
-    """`name`.parquet or `name`.csv of a folder, None where there is neither."""
-    parquet, csv = folder / f"{name}.parquet", folder / f"{name}.csv"
-    if parquet.exists() and csv.exists():
-        raise DataError(f"{folder}: both {parquet.name} and {csv.name} exist; remove one of them.")
-    try:
-        if parquet.exists():
-            return pl.read_parquet(parquet)
-        if csv.exists():  # readings as text, so that a stray word is found and named, not guessed around
-            return pl.read_csv(csv, infer_schema_length=None if name == "samples" else 0, try_parse_dates=True)
-    except BaseException as error:
-        if not isinstance(error, (pl.exceptions.PolarsError, OSError)) and type(error).__name__ != "PanicException":
-            raise
-        path = parquet if parquet.exists() else csv
-        kind = "Parquet" if path is parquet else "CSV"
-        raise DataError(
-            f"{path}: not a readable {kind} file; it is damaged, truncated or of another kind "
-            f"({str(error).splitlines()[0]}).\nExport or copy it again."
-        ) from None
-    return None
+def _defaults(about: About) -> dict[str, Any]:
+    """How to read again what `write` wrote: its times count from the reference already."""
+    named = {role: getattr(about.roles, role) or "" for role in ("label", "group", "cutoff")}
+    return named | {
+        "reference": "",
+        "statics": about.roles.statics,
+        "time_unit": about.time_unit,
+        "before_reference": "keep",
+    }

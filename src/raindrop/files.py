@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import os
@@ -11,7 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from raindrop.errors import OutputExistsError
+from raindrop.errors import OutputExistsError, RaindropError
+
+AT_CURRENT_FOLDER, EXCHANGE = -100, 2  # of renameat2(2)
 
 
 def refuse_to_overwrite(path: Path) -> None:
@@ -27,8 +30,9 @@ def refuse_to_overwrite(path: Path) -> None:
 def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path beside `path`; it takes the name `path` only when the block ends well."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
+    if path.is_dir():
+        raise OutputExistsError(f"{path}: this is a folder; give the name of a file.")
+    partial = _beside(path)
     try:
         yield partial
         with open(partial, "rb+") as file:
@@ -42,23 +46,47 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 def atomic_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator[Path]:
     """Yield a temporary folder beside `path`; it takes the name `path` only when the block ends well."""
     path = Path(path)
+    if path.is_file():
+        raise OutputExistsError(f"{path}: this is a file; give the name of a folder, or remove it first.")
     if not overwrite:
         refuse_to_overwrite(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
+    path = Path(os.path.realpath(path))  # what a link points to is replaced, not the link
+    partial = _beside(path)
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
     try:
         yield partial
         if path.exists():
-            old = path.with_name(f".{path.name}.old-{os.getpid()}")
-            os.rename(path, old)
-            os.rename(partial, path)
-            shutil.rmtree(old)
+            _exchange(partial, path)
         else:
             os.rename(partial, path)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _beside(path: Path) -> Path:
+    """A temporary name in the same folder, which is made if need be."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RaindropError(f"{path}: its folder {path.parent} cannot be made ({error.strerror}).") from None
+    if not os.access(path.parent, os.W_OK):
+        raise RaindropError(f"{path}: there is no permission to write in {path.parent}.")
+    return path.with_name(f".{path.name}.partial-{os.getpid()}")
+
+
+def _exchange(new: Path, old: Path) -> None:
+    """Let two folders change names: in one step where the system can (Linux), else in three."""
+    try:
+        renameat2 = ctypes.CDLL(None).renameat2
+        done = renameat2(AT_CURRENT_FOLDER, os.fsencode(new), AT_CURRENT_FOLDER, os.fsencode(old), EXCHANGE) == 0
+    except (AttributeError, OSError, TypeError):
+        done = False
+    if not done:
+        away = old.with_name(f".{old.name}.old-{os.getpid()}")
+        os.rename(old, away)
+        os.rename(new, old)
+        os.rename(away, new)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import Any, Literal, get_args
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from raindrop.errors import DataError, count_of, suggest
+from raindrop.errors import DataError, MissingExtraError, count_of, suggest
 
 Duplicates = Literal["error", "last", "mean"]
 BeforeReference = Literal["error", "keep", "drop"]
@@ -43,37 +44,65 @@ def to_polars(frame: Any, what: str) -> pl.DataFrame:
             return frame.collect()
         if isinstance(frame, pl.DataFrame):
             return frame
-        return pl.DataFrame(frame)
-    except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError) as error:
+        if frame is None or isinstance(frame, (str, bytes, PathLike)):
+            raise TypeError(f"it is {frame!r}; a folder is read with EventTable.read")
+        return _of_columns(frame) if isinstance(frame, Mapping) else pl.DataFrame(frame)
+    except ImportError as error:
+        raise MissingExtraError(error.name or "pyarrow", "pandas", f"Reading {what} of this kind") from None
+    except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError, NotImplementedError, OSError) as error:
         raise DataError(
-            f"{what}: cannot be read as a table ({str(error).splitlines()[0]}).\n"
+            f"{what}: cannot be read as a table ({(str(error) or type(error).__name__).splitlines()[0]}).\n"
             "Give a polars or pandas frame, an Arrow table or a mapping of equally long columns, each of one type."
         ) from None
+
+
+def _of_columns(columns: Mapping[str, Any]) -> pl.DataFrame:
+    """Lists may mix whole and broken numbers, and text, which is then found and named where a number belongs."""
+    frame = pl.DataFrame(columns, strict=False)
+    for name, column in columns.items():
+        if isinstance(column, (list, tuple)) and frame[name].null_count() > sum(entry is None for entry in column):
+            raise TypeError(f"column '{name}' mixes types, or holds numbers that are too large")
+    return frame
 
 
 def require_columns(frame: pl.DataFrame, names: Mapping[str, str], what: str) -> None:
     """Raise unless every named column exists; suggest the near one."""
     for role, name in names.items():
         if name not in frame.columns:
+            option = f"{role}='NAME'" if role.isidentifier() else "statics=['NAME', ...]"
             raise DataError(
-                f"{what}: there is no column '{name}' (needed as {role}); {suggest(name, frame.columns)}\n"
-                f"Rename the column, or say which one it is with {role}='NAME'."
+                f"{what}: there is no column '{name}' (needed as {role}); {suggest(str(name), frame.columns)}\n"
+                f"Rename the column, or say which one it is with {option}."
             )
 
 
 def one_of(value: str, options: Any, name: str) -> None:
     """Raise unless `value` is one of the words of a Literal type."""
     if value not in get_args(options):
-        raise DataError(f"{name}='{value}' is not known: {suggest(value, get_args(options))}")
+        raise DataError(f"{name}='{value}' is not known: {suggest(str(value), get_args(options))}")
 
 
-def ids_as_text(column: pl.Series) -> pl.Series:
-    """Sample and sensor names as text; 17.0 and 17 are the same name."""
+def names_of(names: Sequence[str], role: str) -> tuple[str, ...]:
+    """A list of names; a text would be taken for a list of letters."""
+    if isinstance(names, str):
+        raise DataError(f"{role}='{names}' is one name; give a list: {role}=['{names}'].")
+    return tuple(str(name) for name in names)
+
+
+def ids_as_text(column: pl.Series, role: str, what: str) -> pl.Series:
+    """Sample and sensor names as text; 17.0 and 17 are the same name, NaN and '' are none."""
+    if column.dtype.is_nested() or column.dtype in (pl.Binary, pl.Object, pl.Duration):
+        raise DataError(
+            f"{what}: column '{column.name}' is of type {column.dtype}, which cannot name a {role}.\n"
+            f"Turn it into text or whole numbers, or say which column it is with {role}='NAME'."
+        )
     if column.dtype.is_float():
-        whole = column.is_null() | (column.is_finite() & (column == column.floor()))
-        if whole.all():
-            column = column.cast(pl.Int64)
-    return column.cast(pl.String)
+        column = column.fill_nan(None)
+        whole = column.cast(pl.Int64, strict=False)
+        exact = whole.cast(pl.Float64) == column.cast(pl.Float64)
+        return whole.cast(pl.String).zip_with(exact.fill_null(False), column.cast(pl.String))
+    text = column.cast(pl.String)
+    return text.set(text == "", None)
 
 
 def sort_readings(
@@ -102,26 +131,26 @@ def sort_readings(
     require_columns(events, {"sample": sample, "time": time, "sensor": sensor, "value": value}, what)
     rows = pl.DataFrame(
         {
-            "sample": ids_as_text(events[sample]),
-            "time": events[time],
-            "sensor": ids_as_text(events[sensor]),
+            "sample": ids_as_text(events[sample], "sample", what),
+            "time": _clock(events[time], time_unit, what),
+            "sensor": ids_as_text(events[sensor], "sensor", what),
             "value": _number(events[value], "value", what),
         }
     ).with_row_index("row")
     _refuse(rows, pl.col("sample").is_null(), what, "have no sample", "Every reading belongs to a sample")
-    _refuse(rows, pl.col("sensor").is_null() | (pl.col("sensor") == ""), what, "have no sensor name",
-            "Every reading comes from a named sensor")  # fmt: skip
+    _refuse(rows, pl.col("sensor").is_null(), what, "have no sensor name", "Every reading comes from a named sensor")
     _refuse(rows, pl.col("value").is_null() | pl.col("value").is_nan(), what, "have no value",
             "A sensor that was not read has no row; 'missing' is never written as a value")  # fmt: skip
     _refuse(rows, ~pl.col("value").cast(pl.Float32).is_finite(), what, "have an infinite value",
-            "Values must be finite numbers")  # fmt: skip
+            "Values must be finite numbers within ±3.4e38")  # fmt: skip
     _refuse(rows, pl.col("time").is_null(), what, "have no time", "Every reading needs a time")
 
-    samples = _samples(rows, samples, sample, samples_what)
+    samples = _samples(rows, samples, sample, samples_what, what)
     dropped: dict[str, int] = {}
     rows = _listed(rows, samples, unlisted, dropped, what, samples_what)
-    rows, time_unit = _relative_time(rows, samples, reference, cutoff, time_unit, what, samples_what)
-    _refuse(rows, ~pl.col("time").is_finite(), what, "have a time that is not finite", "Every reading needs a time")
+    rows, samples = _relative_time(rows, samples, reference, cutoff, time_unit, what, samples_what)
+    _refuse(rows, ~pl.col("time").cast(pl.Float32).is_finite(), what, "have an infinite time",
+            "Times must be finite numbers within ±3.4e38")  # fmt: skip
 
     early = pl.col("time") < 0
     if before_reference == "error":
@@ -131,10 +160,11 @@ def sort_readings(
     elif before_reference == "drop":
         rows = _drop(rows, early, dropped, "before the reference time")
     if cutoff is not None:
-        rows = _drop(rows, (pl.col("time") > pl.col("cutoff")).fill_null(False), dropped, "after the cutoff")
+        late = rows["time"] > samples[cutoff].gather(rows["position"])
+        rows = _drop(rows, late.fill_null(False), dropped, "after the cutoff")
 
-    names = _sensor_names(rows, sensors, what)
-    codes = pl.DataFrame({"sensor": list(names), "code": np.arange(len(names), dtype=np.int32)})
+    names = _sensor_names(rows, sensors, dropped, what)
+    codes = pl.DataFrame({"sensor": pl.Series(names, dtype=pl.String), "code": np.arange(len(names), dtype=np.int32)})
     rows = rows.join(codes, on="sensor", how="left", maintain_order="left").sort("position", "time", "code", "row")
     rows = _without_duplicates(rows, duplicates, dropped, what)
     position = rows["position"].to_numpy()
@@ -152,6 +182,7 @@ def sort_readings(
 
 def _number(column: pl.Series, role: str, what: str) -> pl.Series:
     """The column as float64; text that is not a number is an error."""
+    rule = f"A {role} is a number" + (" or a date time like 2024-01-31 08:15:00" if role == "time" else "")
     if column.dtype == pl.Boolean or column.dtype.is_numeric() or column.dtype == pl.Null:
         return column.cast(pl.Float64)
     if column.dtype in (pl.String, pl.Categorical, pl.Enum):
@@ -164,15 +195,15 @@ def _number(column: pl.Series, role: str, what: str) -> pl.Series:
             raise DataError(
                 f"{what}: column '{column.name}' holds text where a {role} belongs in "
                 f"{count_of(int(wrong.sum()), len(column), 'rows')} (first: row {row + 1:,}, '{text[row]}').\n"
-                f"A {role} is a number; turn these into numbers, or drop the rows."
+                f"{rule}; turn these into numbers, or drop the rows."
             )
         return number
-    raise DataError(f"{what}: column '{column.name}' is of type {column.dtype}; a {role} is a number.")
+    raise DataError(f"{what}: column '{column.name}' is of type {column.dtype}. {rule}; convert the column first.")
 
 
 def _refuse(
     rows: pl.DataFrame,
-    wrong: pl.Expr,
+    wrong: pl.Expr | pl.Series,
     what: str,
     fault: str,
     rule: str,
@@ -182,25 +213,30 @@ def _refuse(
     bad = rows.filter(wrong)
     if len(bad):
         first = bad.row(0, named=True)
+        place = [f", {name} '{first[name]}'" for name in ("sample", "sensor") if first[name] is not None]
         raise DataError(
-            f"{what}: {count_of(len(bad), len(rows), 'rows')} {fault} (first: row {first['row'] + 1:,}, "
-            f"sample '{first['sample']}', sensor '{first['sensor']}').\n{rule}{fix}."
+            f"{what}: {count_of(len(bad), len(rows), 'rows')} {fault} "
+            f"(first: row {first['row'] + 1:,}{''.join(place)}).\n{rule}{fix}."
         )
 
 
-def _drop(rows: pl.DataFrame, condition: pl.Expr, dropped: dict[str, int], reason: str) -> pl.DataFrame:
+def _drop(rows: pl.DataFrame, condition: pl.Expr | pl.Series, dropped: dict[str, int], reason: str) -> pl.DataFrame:
     kept = rows.filter(~condition)
     dropped[reason] = len(rows) - len(kept)
     return kept
 
 
-def _samples(rows: pl.DataFrame, samples: pl.DataFrame | None, sample: str, what: str) -> pl.DataFrame:
+def _samples(
+    rows: pl.DataFrame, samples: pl.DataFrame | None, sample: str, what: str, events_what: str
+) -> pl.DataFrame:
     """The samples table with its id column first, as text, and unique."""
     if samples is None:
+        if not len(rows):
+            raise DataError(f"{events_what}: the table is empty, and there is no samples table either.")
         samples = pl.DataFrame({"sample": rows["sample"].unique(maintain_order=True)})
     else:
         require_columns(samples, {"sample": sample}, what)
-        ids = ids_as_text(samples[sample]).alias("sample")
+        ids = ids_as_text(samples[sample], "sample", what).alias("sample")
         if sample != "sample" and "sample" in samples.columns:
             raise DataError(f"{what}: the columns '{sample}' and 'sample' both exist; drop or rename 'sample'.")
         samples = samples.drop(sample).insert_column(0, ids)
@@ -214,14 +250,29 @@ def _samples(rows: pl.DataFrame, samples: pl.DataFrame | None, sample: str, what
             )
     if not len(samples):
         raise DataError(f"{what}: the table is empty. There must be at least one sample.")
+    for name, dtype in samples.schema.items():
+        if _holds_bytes(dtype):
+            raise DataError(
+                f"{what}: column '{name}' is of type {dtype}, which cannot be kept with the samples; "
+                "drop it, or turn it into text or numbers."
+            )
     return samples
+
+
+def _holds_bytes(dtype: pl.DataType) -> bool:
+    """Raw bytes or Python objects, at any depth: neither can be compared nor written as text."""
+    if isinstance(dtype, pl.Struct):
+        return any(_holds_bytes(part.dtype) for part in dtype.fields)  # type: ignore[arg-type]
+    if isinstance(dtype, (pl.List, pl.Array)):
+        return _holds_bytes(dtype.inner)  # type: ignore[arg-type]
+    return dtype in (pl.Binary, pl.Object)
 
 
 def _listed(
     rows: pl.DataFrame, samples: pl.DataFrame, unlisted: Unlisted, dropped: dict[str, int], what: str, samples_what: str
 ) -> pl.DataFrame:
     """Add each reading's position in the samples table."""
-    order = samples.select("sample", position=pl.int_range(len(samples), dtype=pl.Int64))
+    order = samples.select("sample", position=_positions(samples))
     rows = rows.join(order, on="sample", how="left", maintain_order="left")
     if unlisted == "error":
         _refuse(rows, pl.col("position").is_null(), what, f"belong to a sample that {samples_what} does not list",
@@ -237,81 +288,113 @@ def _relative_time(
     time_unit: TimeUnit,
     what: str,
     samples_what: str,
-) -> tuple[pl.DataFrame, TimeUnit]:
-    """Times as float64 since the sample's reference; date times become hours."""
-    clock = _clock(rows["time"], what)
-    dated = clock.dtype == pl.Datetime
-    if clock.dtype == pl.Duration:
-        clock, time_unit = _hours(clock), "hours"
-    rows = rows.with_columns(clock.alias("time"))
-    columns = {}
-    for role, name in (("reference", reference), ("cutoff", cutoff)):
-        if name is not None:
-            column = _clock(samples[name], samples_what)
-            if (column.dtype == pl.Datetime) != dated:
-                raise DataError(
-                    f"{samples_what}: column '{name}' is of type {samples[name].dtype}, but the times of {what} are "
-                    f"{'date times' if dated else 'numbers'}. Both must be of one kind."
-                )
-            columns[role] = column.gather(rows["position"])
-    rows = rows.with_columns(**columns)
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Times, and the samples' cutoffs, as numbers of `time_unit` since the sample's reference."""
+    clock = rows["time"]
+    marks = {name: _clock(samples[name], time_unit, samples_what) for name in (reference, cutoff) if name is not None}
+    kind = clock.dtype if len(clock) else next((m.dtype for m in marks.values() if m.count()), clock.dtype)
+    for name, mark in marks.items():
+        if mark.count() and mark.dtype != kind:
+            raise DataError(
+                f"{samples_what}: column '{name}' holds {_words(mark.dtype)}, but the times of {what} are "
+                f"{_words(kind)}. Both must be of one kind."
+            )
+        marks[name] = mark.cast(kind)
+    rows = rows.with_columns(clock.cast(kind).alias("time"))
     if reference is not None:
-        _refuse(rows, pl.col("reference").is_null(), samples_what, f"belong to a sample without '{reference}'",
-                "Every sample with readings needs its reference time", fix="")  # fmt: skip
-    elif dated:
-        rows = rows.with_columns(reference=pl.col("time").min().over("position"))
-    if "reference" in rows.columns:
-        shift = [name for name in ("time", "cutoff") if name in rows.columns]
-        rows = rows.with_columns(pl.col(name) - pl.col("reference") for name in shift)
-        if dated:
-            rows = rows.with_columns(_hours(rows[name]).alias(name) for name in shift)
-            time_unit = "hours"
-    return rows, time_unit
+        zero = marks[reference]
+        _refuse(rows, zero.is_null().gather(rows["position"]), what, f"belong to a sample without '{reference}'",
+                f"Fill in '{reference}' of {samples_what} for every sample with readings", fix="")  # fmt: skip
+    elif kind == pl.Datetime:
+        first = rows.group_by("position").agg(pl.col("time").min())
+        zero = samples.select(position=_positions(samples)).join(
+            first, on="position", how="left", maintain_order="left"
+        )["time"]
+    else:
+        return rows, samples.with_columns(mark.alias(name) for name, mark in marks.items())
+    rows = rows.with_columns(_in_unit(rows["time"] - zero.gather(rows["position"]), time_unit).alias("time"))
+    if cutoff is not None:
+        samples = samples.with_columns(_in_unit(marks[cutoff] - zero, time_unit).alias(cutoff))
+    return rows, samples
 
 
-def _clock(column: pl.Series, what: str) -> pl.Series:
-    """A column of times as UTC date times, durations or float64 numbers."""
+def _clock(column: pl.Series, time_unit: TimeUnit, what: str) -> pl.Series:
+    """A column of times as date times, UTC where they have a time zone, or as float64 numbers of `time_unit`."""
+    if column.dtype in (pl.Categorical, pl.Enum):
+        column = column.cast(pl.String)
     if column.dtype == pl.Date:
         return column.cast(pl.Datetime("us"))
     if column.dtype == pl.Datetime:
-        if column.dtype.time_zone is not None:  # type: ignore[attr-defined]
-            column = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-        return column.cast(pl.Datetime("us"))
+        zoned = column.dtype.time_zone is not None  # type: ignore[attr-defined]
+        return column.cast(pl.Datetime("us", "UTC" if zoned else None), strict=False)
+    if column.dtype == pl.String and column.str.contains(r"^\s*\d+[-/.]\d+[-/.]\d").any():
+        return _clock(_dated(column, what), time_unit, what)
     if column.dtype == pl.Duration:
-        return column
-    if column.dtype == pl.String and len(column) and column.cast(pl.Float64, strict=False).null_count() == len(column):
-        try:
-            dated = column.str.to_datetime(time_unit="us", strict=False)
-        except pl.exceptions.PolarsError:
-            dated = column.str.to_datetime("%+", time_unit="us", strict=False)
-        if dated.null_count() < len(column):
-            wrong = column.is_not_null() & dated.is_null()
-            if wrong.any():
-                row = int(wrong.arg_max() or 0)
-                raise DataError(
-                    f"{what}: {count_of(int(wrong.sum()), len(column), 'rows')} of column '{column.name}' are not "
-                    f"date times (first: row {row + 1:,}, '{column[row]}'). Write them like 2024-01-31 08:15:00."
-                )
-            return _clock(dated, what)
-    return _number(column, "time", what)
+        return _in_unit(column, time_unit)
+    return _number(column, "time", what).fill_nan(None)
 
 
-def _hours(duration: pl.Series) -> pl.Series:
-    return duration.dt.total_microseconds().cast(pl.Float64) / 3.6e9
+def _dated(column: pl.Series, what: str) -> pl.Series:
+    """Date times from text; only the year first, since 01/02/2024 is one day here and another there."""
+    text = column.str.strip_chars()
+    text = text.set(text == "", None)
+    yearly = text.set(~text.str.contains(r"^\d{4}"), None)
+    try:
+        dated = yearly.str.to_datetime(time_unit="us", strict=False)
+    except pl.exceptions.PolarsError:  # no format fits the first ones
+        dated = yearly.str.to_datetime("%+", time_unit="us", strict=False)
+    wrong = text.is_not_null() & dated.is_null()
+    if wrong.any():
+        row = int(wrong.arg_max() or 0)
+        raise DataError(
+            f"{what}: {count_of(int(wrong.sum()), len(column), 'rows')} of column '{column.name}' cannot be read as "
+            f"date times (first: row {row + 1:,}, '{column[row]}').\n"
+            "Write all of them like 2024-01-31 08:15:00, or all with a time zone like 2024-01-31T08:15:00+01:00."
+        )
+    return dated
 
 
-def _sensor_names(rows: pl.DataFrame, sensors: Sequence[str] | None, what: str) -> tuple[str, ...]:
+def _in_unit(column: pl.Series, time_unit: TimeUnit) -> pl.Series:
+    """Durations as float64 numbers of `time_unit`; numbers are that already."""
+    if column.dtype == pl.Duration:
+        ticks = {"ms": 1e3, "us": 1e6, "ns": 1e9}[column.dtype.time_unit]  # type: ignore[attr-defined]
+        number = column.to_physical().cast(pl.Float64).to_numpy() / (SECONDS[time_unit] * ticks)
+        return pl.Series(column.name, number, nan_to_null=True)  # polars would multiply by the rounded inverse
+    return column
+
+
+def _words(kind: pl.DataType) -> str:
+    if kind == pl.Datetime:
+        return f"date times {'without' if kind.time_zone is None else 'with'} a time zone"  # type: ignore[attr-defined]
+    return "numbers"
+
+
+def _positions(samples: pl.DataFrame) -> pl.Series:
+    return pl.int_range(len(samples), dtype=pl.Int64, eager=True)
+
+
+def _sensor_names(
+    rows: pl.DataFrame, sensors: Sequence[str] | None, dropped: Mapping[str, int], what: str
+) -> tuple[str, ...]:
     found = rows["sensor"].unique().sort().to_list()
     if sensors is None:
+        if not found:
+            reasons = ", ".join(f"{number:,} {reason}" for reason, number in dropped.items() if number)
+            raise DataError(
+                f"{what}: {f'no reading is left ({reasons})' if reasons else 'the table is empty'}. "
+                "There must be at least one reading; if there are none on purpose, name the sensors with sensors=[...]."
+            )
         return tuple(found)
-    names = tuple(str(name) for name in sensors)
+    names = names_of(sensors, "sensors")
     if len(set(names)) != len(names):
-        raise DataError("sensors=[...] names a sensor twice.")
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"sensors=[...] names '{twice}' twice; remove one of them.")
     extra = sorted(set(found) - set(names))
     if extra:
         raise DataError(
-            f"{what}: {len(extra)} sensors are not among the {len(names)} given in sensors=[...] "
-            f"(first: '{extra[0]}'; {suggest(extra[0], names)})\nAdd them to the list, or drop their rows."
+            f"{what}: {count_of(len(extra), len(found), 'sensors')} are not among the {len(names)} given in "
+            f"sensors=[...] (first: '{extra[0]}'; {suggest(extra[0], names)})\n"
+            "Add them to the list, or drop their rows."
         )
     return names
 

@@ -34,12 +34,15 @@ class StaticColumn:
     def encode(self, column: pl.Series) -> Floats:
         """(n, width): z-score, or one-hot; unknown is the mean, or no category at all."""
         if self.categories is not None:
-            known = column.cast(pl.String).to_numpy()
+            known = np.array(_as_category(column).to_list(), dtype=object)
             return np.asarray(known[:, None] == np.array(self.categories, dtype=object), dtype=np.float32)
         if not is_number(column):
-            raise DataError(f"samples: static '{self.name}' was a number in training and is {column.dtype} here.")
-        number = (column.cast(pl.Float64) - self.mean) / self.scale
-        return number.fill_nan(None).fill_null(0.0).to_numpy().astype(np.float32)[:, None]
+            raise DataError(
+                f"samples: static '{self.name}' was a number in training and is {column.dtype} here. "
+                "Turn it into numbers, empty where unknown."
+            )
+        number = (_as_number(column) - self.mean) / self.scale
+        return number.fill_null(0.0).to_numpy().astype(np.float32)[:, None]
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class Scaler:
         count = np.maximum(np.bincount(sensor, minlength=width), 1)
         mean = np.bincount(sensor, value, minlength=width) / count
         spread = np.sqrt(np.bincount(sensor, (value - mean[sensor]) ** 2, minlength=width) / count)
-        scale = np.where(spread > 1e-6 * np.maximum(np.abs(mean), 1e-6), spread, 1.0)
+        scale = np.where(spread > _rounding(mean), spread, 1.0)
         return cls(
             sensors=table.sensors,
             mean=mean.astype(np.float32),
@@ -124,14 +127,40 @@ def is_number(column: pl.Series) -> bool:
     return column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.Null)
 
 
+def _rounding(mean: Any) -> Any:
+    """The spread that rounding alone can give to readings of one constant value."""
+    return 1e-6 * np.maximum(np.abs(mean), 1e-6)
+
+
+def _as_number(column: pl.Series) -> pl.Series:
+    """Numbers, null where unknown."""
+    number = column.cast(pl.Float64).fill_nan(None)
+    wrong = ~number.cast(pl.Float32).is_finite()
+    if wrong.any():
+        raise DataError(
+            f"samples: static '{column.name}' is infinite in {count_of(int(wrong.sum()), len(column), 'rows')} "
+            f"(first: row {int(wrong.arg_max() or 0) + 1:,}); leave them empty or fix the export."
+        )
+    return number
+
+
+def _as_category(column: pl.Series) -> pl.Series:
+    """Text, null where unknown."""
+    if column.dtype.is_nested() or column.dtype == pl.Duration:
+        raise DataError(
+            f"samples: static '{column.name}' is of type {column.dtype}, which is neither a number nor a category.\n"
+            "Turn it into a number or text, or leave it out of statics."
+        )
+    text = column.cast(pl.String)
+    return text.set(text == "", None)
+
+
 def _fit_static(column: pl.Series) -> StaticColumn:
     if is_number(column):
-        number = column.cast(pl.Float64).fill_nan(None).drop_nulls()
-        if number.is_infinite().any():
-            raise DataError(f"samples: static '{column.name}' has infinite values; leave them empty or fix the export.")
-        mean, spread = (number.mean(), number.std(ddof=0)) if len(number) else (0.0, 0.0)
-        return StaticColumn(column.name, float(mean), float(spread) or 1.0)  # type: ignore[arg-type]
-    known = column.cast(pl.String).drop_nulls().unique().sort().to_list()
+        number = _as_number(column).drop_nulls().to_numpy()
+        mean, spread = (float(number.mean()), float(number.std())) if len(number) else (0.0, 0.0)
+        return StaticColumn(column.name, mean, spread if spread > _rounding(mean) else 1.0)
+    known = _as_category(column).drop_nulls().unique().sort().to_list()
     if len(known) > 100:
         raise DataError(
             f"samples: static '{column.name}' has {len(known):,} different text values; that is an id or a number "

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Positions = NDArray[np.int64]
 PARTS = ("train", "val", "test")
+ROUNDING = np.array([0.5, 0.3, 0.7, 0.1, 0.9])[:, None]  # what is added before cutting to a whole number
 
 
 @dataclass(frozen=True)
@@ -185,22 +186,37 @@ def stratified_parts(
 ) -> list[Positions]:
     """Cut positions 0..n-1 at random into `parts` (shares that sum to one), each with the same mix of `strata`.
 
+    Each border lies within one of where the shares put it in a stratum; what one stratum rounds up, a later one
+    rounds down, so that the parts as a whole have their share too.
     With `groups`, a group is never cut: whole groups are dealt out, largest first, each to the part that is
     furthest below its share of what the group holds.
     """
-    shares = np.asarray(parts, dtype=float)
+    shares = np.atleast_1d(np.asarray(parts, dtype=float))
     if len(shares) < 2 or (shares <= 0).any() or not np.isclose(shares.sum(), 1):
-        raise DataError(f"A split needs at least two positive shares that sum to 1, not {tuple(parts)}.")
+        raise DataError(f"A split needs at least two positive shares that sum to 1, not {parts}.")
+    if seed < 0:
+        raise DataError(f"seed={seed}: a seed is a whole number, 0 or above.")
     rng = np.random.default_rng(seed)
     if groups is not None:
         part_of = _deal_groups(strata, groups, shares, rng)
     else:
         part_of = np.empty(len(strata), dtype=np.int64)
+        owed = np.zeros(len(shares) - 1)
         for stratum in np.unique(strata):
             members = rng.permutation(np.flatnonzero(strata == stratum))
-            borders = np.round(np.cumsum(shares) * len(members)).astype(int)
+            exact = np.cumsum(shares)[:-1] * len(members)
+            options = np.floor(exact + ROUNDING)
+            borders = options[np.abs(owed + exact - options).max(1).argmin()]
+            owed += exact - borders
             part_of[members] = np.searchsorted(borders, np.arange(len(members)), side="right")
-    return [np.flatnonzero(part_of == part) for part in range(len(shares))]
+    positions = [np.flatnonzero(part_of == part) for part in range(len(shares))]
+    empty = [part for part, members in enumerate(positions) if not len(members)]
+    if empty:
+        raise DataError(
+            f"{len(strata):,} samples are too few for a split into {parts}: part {empty[0] + 1} would be empty.\n"
+            "Use fewer or more equal parts, or more samples."
+        )
+    return positions
 
 
 def _deal_groups(

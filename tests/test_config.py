@@ -1,0 +1,139 @@
+"""Settings from dictionaries, TOML and words; every mistake names the setting and what would do."""
+
+import json
+from dataclasses import dataclass
+from typing import Literal
+
+import pytest
+
+from raindrop.config import describe, make, nest, parse_words, read_toml, to_dict
+from raindrop.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Brewing:
+    """Settings of an imaginary machine."""
+
+    minutes: int = 4
+    """How long."""
+    degrees: float = 95.0
+    """How hot,
+    in Celsius."""
+    grind: Literal["fine", "coarse"] = "coarse"
+    sugar: float | None = None
+    steps: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.minutes < 0:
+            raise ValueError(f"minutes must be at least 0, not {self.minutes}.")
+
+
+def test_later_layers_win_and_the_rest_keeps_its_default():
+    made = make(Brewing, {"minutes": 1, "sugar": 2}, {"minutes": 3, "steps": [1, 2]})
+    assert made == Brewing(minutes=3, sugar=2.0, steps=(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"minuets": 3}, "Unknown setting 'brew.minuets': did you mean 'minutes'?"),
+        ({"xyz": 3}, "Unknown setting 'brew.xyz': there are: 'minutes', 'degrees', 'grind', 'sugar', 'steps'."),
+        ({1: 3}, "Unknown setting 'brew.1': there are:"),
+        ({"minutes": "3"}, "Setting 'brew.minutes': expected `int`, got `str`."),
+        ({"minutes": 3.5}, "Setting 'brew.minutes': expected `int`, got `float`."),
+        ({"minutes": True}, "Setting 'brew.minutes': expected `int`, got `bool`."),
+        ({"degrees": None}, "Setting 'brew.degrees': expected `float`, got `null`."),
+        ({"degrees": 1j}, "Setting 'brew.degrees': expected `float`, got `complex`."),
+        ({"grind": "corse"}, "Setting 'brew.grind': 'corse' is not known; did you mean 'coarse'?"),
+        ({"grind": 3}, "Setting 'brew.grind': '3' is not known; there are: 'fine', 'coarse'."),
+        ({"steps": [1, "a"]}, "Setting 'brew.steps[1]': expected `int`, got `str`."),
+        ({"minutes": -1}, "brew: minutes must be at least 0, not -1."),
+    ],
+)
+def test_a_wrong_setting_is_named_with_what_would_do(values, message):
+    with pytest.raises(ConfigError) as caught:
+        make(Brewing, values, where="brew.")
+    assert str(caught.value).startswith(message)
+
+
+def test_settings_survive_the_way_through_plain_values():
+    config = Brewing(minutes=7, sugar=0.1, steps=(3,))
+    assert make(Brewing, to_dict(config)) == config
+    assert make(Brewing, json.loads(json.dumps(to_dict(config)))) == config
+
+
+def test_groups_of_settings_come_flat_or_nested():
+    flat = {"train.epochs": 5, "model": {"prune": 0.3}, "model.layers": 2}
+    assert nest(flat) == {"train": {"epochs": 5}, "model": {"prune": 0.3, "layers": 2}}
+    assert nest({}) == {"model": {}, "train": {}}
+
+
+@pytest.mark.parametrize(
+    ("flat", "message"),
+    [
+        ({"epochs": 5}, "Unknown setting 'epochs': settings start with 'model.' or 'train.'."),
+        ({"trian.epochs": 5}, "Unknown setting 'trian.epochs': settings start with 'model.' or 'train.'."),
+        ({"model": 3}, "'model' is a group of settings; give a table of them, or 'model.NAME'."),
+    ],
+)
+def test_a_setting_outside_the_groups_is_an_error(flat, message):
+    with pytest.raises(ConfigError, match="^" + message.replace(".", r"\.") + "$"):
+        nest(flat)
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("a=5", 5),
+        ("a=1e-3", 1e-3),
+        ("a=-1", -1),
+        ("a=True", True),
+        ("a=false", False),
+        ("a=none", None),
+        ("a=mean", "mean"),
+        ("a='5'", "5"),
+        ("a=[1, 2]", [1, 2]),
+        ("a=x=y", "x=y"),
+        ("a=", ""),
+        (" a =5", 5),
+        ("a=007", "007"),
+        ("a={[]: 1}", "{[]: 1}"),
+        ("a=" + "[" * 9999, "[" * 9999),
+        ("a=\0", "\0"),
+    ],
+)
+def test_a_word_becomes_the_value_it_looks_like(word, value):
+    assert parse_words([word]) == {"a": value}
+
+
+@pytest.mark.parametrize("word", ["epochs", "=5", " =5", ""])
+def test_a_word_without_name_or_value_is_an_error_with_an_example(word):
+    with pytest.raises(ConfigError, match="is not of the form NAME=VALUE, for example"):
+        parse_words([word])
+
+
+def test_the_last_word_for_a_setting_wins():
+    assert parse_words(["train.epochs=5", "train.epochs=6"]) == {"train.epochs": 6}
+
+
+def test_settings_are_read_from_toml(tmp_path):
+    (tmp_path / "a.toml").write_text('[train]\nepochs = 3\n[model]\nreadout = "mean"\n')
+    assert nest(read_toml(tmp_path / "a.toml")) == {"train": {"epochs": 3}, "model": {"readout": "mean"}}
+
+
+def test_a_toml_file_that_cannot_be_read_is_named(tmp_path):
+    (tmp_path / "bad.toml").write_text("[train\n")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
+    for name, reason in {
+        "none.toml": "there is no such settings file",
+        "bad.toml": "not a valid TOML file",
+        "binary.toml": "not a valid TOML file",
+        ".": "cannot be read",
+    }.items():
+        with pytest.raises(ConfigError, match=reason) as caught:
+            read_toml(tmp_path / name)
+        assert str(tmp_path / name) in str(caught.value)
+
+
+def test_the_text_below_a_field_is_its_help():
+    assert describe(Brewing) == {"minutes": "How long.", "degrees": "How hot,\nin Celsius."}

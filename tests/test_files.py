@@ -1,0 +1,205 @@
+"""Writing: the old content or the new one, never half, and nothing left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+
+import pytest
+
+import raindrop.files
+from raindrop.errors import OutputExistsError, RaindropError
+from raindrop.files import (
+    atomic_file,
+    atomic_folder,
+    content_checksum,
+    file_checksum,
+    refuse_to_overwrite,
+    write_json,
+    write_text,
+)
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def fill(folder, text):
+    (folder / "content").write_text(text)
+    (folder / "deeper").mkdir()
+
+
+def test_a_file_appears_only_when_its_block_ends(tmp_path):
+    with atomic_file(tmp_path / "new" / "a.txt") as partial:
+        partial.write_text("whole")
+        assert not (tmp_path / "new" / "a.txt").exists()
+    assert names(tmp_path / "new") == ["a.txt"]
+    assert (tmp_path / "new" / "a.txt").read_text() == "whole"
+
+
+def test_an_exception_leaves_the_old_file_and_nothing_else(tmp_path):
+    write_text(tmp_path / "a.txt", "old")
+    with suppress(KeyboardInterrupt), atomic_file(tmp_path / "a.txt") as partial:
+        partial.write_text("half")
+        raise KeyboardInterrupt
+    assert names(tmp_path) == ["a.txt"]
+    assert (tmp_path / "a.txt").read_text() == "old"
+
+
+def test_a_file_replaces_a_file_but_not_a_folder(tmp_path):
+    write_json(tmp_path / "a.json", {"x": 1})
+    write_json(tmp_path / "a.json", {"x": "ü"})
+    assert (tmp_path / "a.json").read_text(encoding="utf-8") == '{\n "x": "ü"\n}\n'
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OutputExistsError, match="folder: this is a folder; give the name of a file"):
+        write_text(tmp_path / "folder", "")
+    assert names(tmp_path) == ["a.json", "folder"]
+
+
+def test_a_folder_appears_only_when_its_block_ends(tmp_path):
+    with atomic_folder(tmp_path / "new" / "run") as partial:
+        fill(partial, "whole")
+        assert not (tmp_path / "new" / "run").exists()
+    assert names(tmp_path / "new") == ["run"]
+    assert names(tmp_path / "new" / "run") == ["content", "deeper"]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_an_exception_leaves_no_half_folder(tmp_path, overwrite):
+    if overwrite:
+        (tmp_path / "run").mkdir()
+        fill(tmp_path / "run", "old")
+    with suppress(ZeroDivisionError), atomic_folder(tmp_path / "run", overwrite=overwrite) as partial:
+        fill(partial, "half")
+        raise ZeroDivisionError
+    assert names(tmp_path) == (["run"] if overwrite else [])
+    assert not overwrite or (tmp_path / "run" / "content").read_text() == "old"
+
+
+def test_a_folder_that_exists_is_refused_before_any_work(tmp_path):
+    fill(tmp_path, "old")
+    with pytest.raises(
+        OutputExistsError, match=r"this folder exists already\. Choose another name, or remove it first"
+    ):
+        atomic_folder(tmp_path).__enter__()
+    with pytest.raises(OutputExistsError, match="this file exists already"):
+        refuse_to_overwrite(tmp_path / "content")
+    with pytest.raises(OutputExistsError, match="this is a file; give the name of a folder"):
+        atomic_folder(tmp_path / "content", overwrite=True).__enter__()
+    assert names(tmp_path) == ["content", "deeper"]
+
+
+def test_an_empty_folder_is_free(tmp_path):
+    (tmp_path / "run").mkdir()
+    with atomic_folder(tmp_path / "run") as partial:
+        fill(partial, "new")
+    assert names(tmp_path) == ["run"]
+    assert (tmp_path / "run" / "content").read_text() == "new"
+
+
+@pytest.mark.parametrize("one_step", [True, False])
+def test_overwrite_replaces_all_of_the_old_folder(tmp_path, monkeypatch, one_step):
+    if not one_step:
+        monkeypatch.setattr(raindrop.files.ctypes, "CDLL", lambda _: None)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "gone").touch()
+    with atomic_folder(tmp_path / "run", overwrite=True) as partial:
+        fill(partial, "new")
+    assert names(tmp_path) == ["run"]
+    assert names(tmp_path / "run") == ["content", "deeper"]
+
+
+def test_overwrite_through_a_link_replaces_what_it_points_to(tmp_path):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "first").mkdir()
+    (tmp_path / "latest").symlink_to(tmp_path / "runs" / "first")
+    with atomic_folder(tmp_path / "latest", overwrite=True) as partial:
+        fill(partial, "new")
+    assert (tmp_path / "latest").is_symlink()
+    assert (tmp_path / "runs" / "first" / "content").read_text() == "new"
+    assert names(tmp_path / "runs") == ["first"]
+
+
+def test_a_folder_below_a_file_cannot_be_made_and_says_why(tmp_path):
+    (tmp_path / "file").touch()
+    for write in (atomic_file, atomic_folder):
+        with pytest.raises(RaindropError, match=r"its folder .*file cannot be made"):
+            write(tmp_path / "file" / "x").__enter__()
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from raindrop.files import atomic_file, atomic_folder
+path, kind = Path(sys.argv[1]), sys.argv[2]
+if kind == "file":
+    with atomic_file(path) as partial:
+        partial.write_text("half")
+        print("inside", flush=True)
+        time.sleep(60)
+else:
+    with atomic_folder(path, overwrite=True) as partial:
+        (partial / "content").write_text("half")
+        print("inside", flush=True)
+        time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_a_kill_in_the_middle_leaves_the_old_content(tmp_path, kind):
+    path = tmp_path / "out"
+    if kind == "file":
+        path.write_text("old")
+    else:
+        path.mkdir()
+        fill(path, "old")
+    with subprocess.Popen([sys.executable, "-c", KILLED, str(path), kind], stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"inside\n"
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+    assert (path if kind == "file" else path / "content").read_text() == "old"
+
+
+REPLACING = """
+import sys
+from pathlib import Path
+from raindrop.files import atomic_folder
+path, turn = Path(sys.argv[1]), 0
+while True:
+    with atomic_folder(path, overwrite=True) as partial:
+        for name in ("a", "b"):
+            (partial / name).write_text(str(turn))
+    turn += 1
+    print(turn, flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="folders change names in one step on Linux only")
+def test_while_a_folder_is_replaced_again_and_again_a_whole_one_is_always_there(tmp_path):
+    path = tmp_path / "out"
+    path.mkdir()
+    for name in ("a", "b"):
+        (path / name).write_text("first")
+    with subprocess.Popen([sys.executable, "-c", REPLACING, str(path)], stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        until = time.monotonic() + 0.5
+        while time.monotonic() < until:
+            assert path.exists()
+        process.kill()
+    assert (path / "a").read_text() == (path / "b").read_text()
+
+
+def test_checksums_tell_content_apart_and_not_layout(tmp_path):
+    (tmp_path / "a").write_bytes(b"abc")
+    assert file_checksum(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert content_checksum({"a": 1, "b": [2]}) == content_checksum({"b": [2], "a": 1})
+    assert content_checksum({"a": 1}) != content_checksum({"a": 2})
+
+
+def test_the_partial_name_is_hidden_and_beside_the_target(tmp_path):
+    with atomic_file(tmp_path / "a.txt") as partial:
+        partial.touch()
+        assert partial.parent == tmp_path
+        assert partial.name == f".a.txt.partial-{os.getpid()}"
