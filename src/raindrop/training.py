@@ -12,22 +12,21 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from raindrop import parallel
 from raindrop.batch import Collator, plan_batches
+from raindrop.checkpoint import Progress, load_checkpoint, save_checkpoint
 from raindrop.errors import ConfigError, MissingExtraError, TrainingError
-from raindrop.files import atomic_file, write_text
+from raindrop.files import write_text
 from raindrop.metrics import better, evaluate, require_metric
 from raindrop.models.base import Model, Output
 
@@ -85,20 +84,6 @@ class TrainConfig:
         require_metric(self.metric)
 
 
-@dataclass
-class Progress:
-    """Where a run is; together with the weights it is all a checkpoint holds."""
-
-    identity: str
-    epoch: int = 0  # epochs finished
-    step: int = 0  # steps finished within the next one
-    loss: float = 0.0  # sum over those steps
-    best: float | None = None
-    best_epoch: int | None = None
-    history: list[dict[str, Any]] = field(default_factory=list)
-    done: bool = False
-
-
 def train(
     model: Model,
     training: Collator,
@@ -127,14 +112,14 @@ def train(
     progress = Progress(identity)
     checkpoint = None if run is None else run / "checkpoint.safetensors"
     if resume and checkpoint is not None and checkpoint.exists():
-        progress, average, best = _load_checkpoint(checkpoint, model, optimiser, identity)
+        progress, average, best = load_checkpoint(checkpoint, model, optimiser, identity)
     steps = max(1, -(-len(training) // config.batch))
     saved = time.monotonic()
     board = _board(run, tensorboard)
 
     def save() -> None:
         if checkpoint is not None and parallel.rank() == 0:
-            _save_checkpoint(checkpoint, model, optimiser, progress, average, best)
+            save_checkpoint(checkpoint, model, optimiser, progress, average, best)
 
     with torch.random.fork_rng(devices=[]), _bar(show and not progress.done, config.epochs * steps) as tick:
         tick(progress.epoch * steps + progress.step, progress.history)
@@ -214,7 +199,7 @@ def _step(
                 f"The loss became {loss} in epoch {draw[1] + 1}, step {draw[2] + 1}. Lower train.learning_rate, set "
                 "train.clip=1, or look for extreme values with 'raindrop inspect'."
             )
-        objective.backward()  # type: ignore[no-untyped-call]
+        objective.backward()
     parallel.average_gradients(weights, len(share))
     if config.clip:
         nn.utils.clip_grad_norm_(weights, config.clip)
@@ -291,53 +276,6 @@ def _swapped(model: Model, weights: dict[str, Tensor] | None) -> Iterator[None]:
         model.load_state_dict(own)
 
 
-def _save_checkpoint(
-    path: Path,
-    model: Model,
-    optimiser: torch.optim.Optimizer,
-    progress: Progress,
-    average: dict[str, Tensor] | None,
-    best: dict[str, Tensor] | None,
-) -> None:
-    """Weights, optimiser, progress: one file, replaced in one stroke."""
-    tensors = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
-    for group, held in (("average", average), ("best", best)):
-        tensors |= {f"{group}/{name}": tensor for name, tensor in (held or {}).items()}
-    for at, state in optimiser.state_dict()["state"].items():
-        tensors |= {f"optimiser/{at}/{name}": torch.as_tensor(value) for name, value in state.items()}
-    with atomic_file(path) as partial:
-        save_file({name: x.contiguous().clone() for name, x in tensors.items()}, partial,
-                  metadata={"progress": json.dumps(vars(progress))})  # fmt: skip
-
-
-def _load_checkpoint(
-    path: Path, model: Model, optimiser: torch.optim.Optimizer, identity: str
-) -> tuple[Progress, dict[str, Tensor] | None, dict[str, Tensor] | None]:
-    try:
-        with safe_open(path, framework="pt") as file:
-            progress = Progress(**json.loads(file.metadata()["progress"]))
-            groups: dict[str, dict[str, Tensor]] = {"model": {}, "average": {}, "best": {}, "optimiser": {}}
-            for key in file.keys():  # noqa: SIM118
-                group, _, name = key.partition("/")
-                groups[group][name] = file.get_tensor(key)
-    except (SafetensorError, KeyError, ValueError, TypeError) as error:
-        raise TrainingError(
-            f"{path}: the checkpoint cannot be read ({error}). Remove the run and start again."
-        ) from None
-    if progress.identity != identity:
-        raise ConfigError(
-            f"{path.parent}: was started with other data, settings, seed or version, so it cannot be resumed.\n"
-            "Give what it was started with, or choose another output."
-        )
-    model.load_state_dict(groups["model"])
-    content = optimiser.state_dict()
-    for key, tensor in groups["optimiser"].items():
-        at, _, name = key.partition("/")
-        content["state"].setdefault(int(at), {})[name] = tensor
-    optimiser.load_state_dict(content)
-    return progress, groups["average"] or None, groups["best"] or None
-
-
 def _log(run: Path | None, history: list[dict[str, Any]], board: Any) -> None:
     if run is None or parallel.rank() != 0:
         return
@@ -359,7 +297,7 @@ def _board(run: Path | None, wanted: bool) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise MissingExtraError("tensorboard", "log", "Writing TensorBoard logs") from None
-    return SummaryWriter(os.fspath(run / "tensorboard"))  # type: ignore[no-untyped-call]
+    return SummaryWriter(os.fspath(run / "tensorboard"))
 
 
 @contextmanager
