@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from sklearn.exceptions import NotFittedError
 
 from raindrop import config as configs
 from raindrop import parallel
-from raindrop.batch import Collator
+from raindrop.batch import Batch, Collator
 from raindrop.errors import ConfigError, DataError, suggest
 from raindrop.events import EventTable
 from raindrop.files import content_checksum, refuse_to_overwrite
@@ -25,7 +25,7 @@ from raindrop.models import MODELS, DataSpec, Entry, Model
 from raindrop.predictions import Predictions
 from raindrop.scaling import Scaler
 from raindrop.storage import VERSION, read_model, write_model
-from raindrop.training import TrainConfig, outputs, probabilities, train
+from raindrop.training import TrainConfig, in_order, outputs, probabilities, train
 
 
 class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -172,16 +172,20 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def embed(self, X: EventTable) -> NDArray[np.float32]:
         """(samples, z): the embedding of each sample before the statics and the classifier."""
-        return np.concatenate([o.embedding.numpy() for _, o in outputs(self.model_, self._data(X), self.progress)])
+        return np.concatenate([o.embedding.numpy() for o in outputs(self.model_, self._data(X), self.progress)])
 
     def graphs(self, X: EventTable) -> SensorGraphs:
         """Each sample's directed graph of which sensor informs which."""
         weights = []
-        for _, output in outputs(self.model_, self._data(X), self.progress):
+        for output in outputs(self.model_, self._data(X), self.progress):
             if output.edges is None:
                 raise ConfigError(f"Model '{self.model}' with these settings has no sensor graph.")
             weights.append(output.edges.numpy())
         return SensorGraphs(self.scaler_.sensors, X.ids, np.concatenate(weights))
+
+    def batches(self, X: EventTable) -> Iterator[Batch]:
+        """The table as the model sees it, a few samples at a time, in order."""
+        return in_order(self._data(X))
 
     def score(self, X: EventTable, y: ArrayLike | None = None, sample_weight: Any = None) -> float:
         """Accuracy, as scikit-learn's classifiers have it; `evaluate` has the other figures."""

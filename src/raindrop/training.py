@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from raindrop import parallel
-from raindrop.batch import Collator, plan_batches
+from raindrop.batch import Batch, Collator, plan_batches
 from raindrop.checkpoint import Progress, load_checkpoint, save_checkpoint
 from raindrop.errors import ConfigError, MissingExtraError, TrainingError
 from raindrop.files import write_text
@@ -207,23 +207,29 @@ def _step(
     return loss
 
 
-def outputs(model: Model, data: Collator, show: bool = False) -> Iterator[tuple[NDArray[np.int64], Output]]:
+def in_order(data: Collator) -> Iterator[Batch]:
+    """All samples in order, as batches of bounded size."""
+    number = np.arange(len(data)) // 512 + np.cumsum(data.table.count) // MAX_READINGS
+    for positions in np.split(np.arange(len(data)), np.flatnonzero(np.diff(number)) + 1):
+        if len(positions):
+            yield data.batch(positions)
+
+
+def outputs(model: Model, data: Collator, show: bool = False) -> Iterator[Output]:
     """The model's output for all samples in order, a few at a time, without gradients."""
     model.eval()
-    number = np.arange(len(data)) // 512 + np.cumsum(data.table.count) // MAX_READINGS
-    borders = np.flatnonzero(np.diff(number)) + 1
-    pieces = np.split(np.arange(len(data)), borders)
-    with torch.inference_mode(), _bar(show, len(pieces), "predicting") as tick:
-        for at, positions in enumerate(pieces):
-            if len(positions):
-                yield positions, model(data.batch(positions))
-            tick(at + 1, [])
+    done = 0
+    with torch.inference_mode(), _bar(show, len(data), "predicting") as tick:
+        for batch in in_order(data):
+            yield model(batch)
+            done += batch.num_samples
+            tick(done, [])
 
 
 def probabilities(model: Model, data: Collator, show: bool = False) -> NDArray[np.float32]:
     """(samples, classes); several processes share the work."""
     if parallel.size() == 1:
-        return np.concatenate([softmax(output.logits) for _, output in outputs(model, data, show)])
+        return np.concatenate([softmax(output.logits) for output in outputs(model, data, show)])
     mine = np.arange(len(data))[parallel.rank() :: parallel.size()]
     found: Tensor | None = None
     model.eval()

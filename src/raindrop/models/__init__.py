@@ -20,6 +20,36 @@ class Entry:
     presets: dict[str, dict[str, dict[str, Any]]]
 
 
+# What validation on synthetic data and on P12 has shown to help; docs/log.md has the figures.
+RAINDROP_TUNED = {
+    "model": {
+        "observation_dim": 16,
+        "receiver_dim": 32,
+        "mask_indicator": True,
+        "senders": "observed",
+        "mixing": "residual",
+        "normalise": "logit",
+        "prune": 0.0,
+        "reconstruction": 3.0,
+        "activation": "relu",
+        "dropout": 0.2,
+    },
+    "train": {
+        "epochs": 20,
+        "batch": 64,
+        "sampling": "natural",
+        "optimiser": "adamw",
+        "learning_rate": 5e-3,
+        "weight_decay": 1e-3,
+        "schedule": "cosine",
+        "warmup": 0.05,
+        "clip": 1.0,
+        "average": 0.99,
+        "drop_readings": 0.3,
+        "drop_sensors": 0.3,
+    },
+}
+
 MODELS: dict[str, Entry] = {
-    "raindrop": Entry(Raindrop, RaindropConfig, {"paper": {}, "tuned": {}}),
+    "raindrop": Entry(Raindrop, RaindropConfig, {"paper": {}, "tuned": RAINDROP_TUNED}),
 }

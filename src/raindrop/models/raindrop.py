@@ -123,6 +123,7 @@ class Raindrop(Model):
     def __init__(self, config: RaindropConfig, spec: DataSpec):
         super().__init__(config, spec)
         self.config = config
+        self.time_dim = config.time_dim if config.time_encoding else 0
         self.encode_time = TimeEncoding(config.time_dim, config.time_base, config.time_scale)
         self.embed = ObservationEmbedding(config, spec)
         self.graph = InitialGraph(config, spec)
@@ -147,9 +148,7 @@ class Raindrop(Model):
         elif self.config.long_series == "cut":
             batch, pieces = batch.cut(self.config.max_times)
 
-        p = self.encode_time(batch.time)  # (s, p)
-        if not self.config.time_encoding:
-            p = p[:, :0]
+        p = self.encode_time(batch.time)[:, : self.time_dim]  # (s, p)
         h = self.embed(batch)  # (n, d)
         state = self.graph(batch, h)
         for layer in self.layers:
@@ -211,10 +210,10 @@ class State:
 
 @dataclass(frozen=True)
 class Delivery:
-    """What arrives at each time and sensor, summed over senders."""
+    """What goes to each sensor v, from one reading or summed over all senders at a time."""
 
-    sent: Tensor  # (s, k, j, v) weight * e * (h_u . w_u)
-    weight: Tensor  # (s, k, v) weight
+    sent: Tensor  # (n or s, k, j, v) weight * e * (h_u . w_u)
+    weight: Tensor  # (n or s, k, v) of the softmax over senders, before normalisation
 
 
 class InitialGraph(nn.Module):
@@ -304,14 +303,11 @@ class MessagePassing(nn.Module):
             return State(loss=state.loss, edges=updated)
         return self.receive(batch, h, delivery, replace(state, edges=updated))
 
-    def send_readings(self, batch: Batch, h: Tensor, p: Tensor, edges: Tensor | None) -> tuple[Tensor, Delivery | None]:
-        """Every reading sends. -> the mean of alpha over the times u sent, (b, u, v), and what was delivered."""
-        alpha, score = self.attention(h, batch.slots.spread(p), batch.num_sensors)  # (n, k, v)
-        total = batch.senders.sum(over_heads(alpha, 1))
-        attended = total / batch.senders.counts.clamp_min(1)[:, None]
-        attended = attended.view(batch.num_samples, batch.num_sensors, batch.num_sensors)
+    def speak(self, batch: Batch, h: Tensor, p: Tensor, edges: Tensor | None) -> tuple[Tensor, Delivery | None]:
+        """What every reading sends to every sensor, before any sum: alpha (n, k, v), and its part of the delivery."""
+        alpha, score = self.attention(h, batch.slots.spread(p), batch.num_sensors)
         if not self.delivers:
-            return attended, None
+            return alpha, None
         weight = score.exp()
         if self.deaf_to_itself:
             itself = batch.sensor[:, None, None].expand(-1, weight.shape[1], 1)
@@ -322,8 +318,16 @@ class MessagePassing(nn.Module):
             weight, carried = weight * e.detach().sign(), weight * e
         sends = (h[:, None] * batch.sensors.spread(self.w_send)).sum(-1)  # (n, kj): h_u . w_u
         sends = sends.view(len(h), self.config.heads, self.config.rank)
-        sent = batch.slots.sum(carried[:, :, None] * sends[..., None])  # (s, k, j, v)
-        return attended, Delivery(sent, batch.slots.sum(weight))
+        return alpha, Delivery(carried[:, :, None] * sends[..., None], weight)
+
+    def send_readings(self, batch: Batch, h: Tensor, p: Tensor, edges: Tensor | None) -> tuple[Tensor, Delivery | None]:
+        """Every reading sends. -> the mean of alpha over the times u sent, (b, u, v), and what was delivered."""
+        alpha, spoken = self.speak(batch, h, p, edges)
+        attended = batch.senders.sum(over_heads(alpha, 1)) / batch.senders.counts.clamp_min(1)[:, None]
+        attended = attended.view(batch.num_samples, batch.num_sensors, batch.num_sensors)
+        if spoken is None:
+            return attended, None
+        return attended, Delivery(batch.slots.sum(spoken.sent), batch.slots.sum(spoken.weight))
 
     def send_embeddings(
         self, batch: Batch, h: Tensor, has: Tensor, p: Tensor, edges: Tensor | None
@@ -366,12 +370,16 @@ class MessagePassing(nn.Module):
         sent = torch.einsum("sukv,sukj->skjv", carried, sends)
         return local.sum(over_heads(alpha, 2)), sent, weight.sum(1)
 
+    def message(self, delivery: Delivery) -> Tensor:
+        """a w_v, a the sum of what was sent, normalised over senders: (..., v, d), 0 where nothing arrived."""
+        total = delivery.weight.masked_fill(delivery.weight <= 0, 1.0)
+        a = delivery.sent / total[..., None, :]  # (..., k, j, v)
+        return (a.flatten(-3, -2)[..., None] * self.w_receive.transpose(0, 1)).sum(-3)
+
     def receive(self, batch: Batch, h: Tensor, delivery: Delivery, state: State) -> State:
-        """Eq. 2: h_v = sigma(a w_v), a the messages' sum normalised over senders; a reading of v's own wins."""
-        arrived = delivery.weight > 0  # (s, k, v)
-        a = delivery.sent / delivery.weight.masked_fill(~arrived, 1.0)[:, :, None]  # (s, k, j, v)
-        message = (a.flatten(1, 2)[..., None] * self.w_receive.transpose(0, 1)).sum(1)  # (s, v, d)
-        arrived = arrived.any(1)
+        """Eq. 2: h_v = sigma(a w_v); where v has a reading of its own, that wins."""
+        message = self.message(delivery)  # (s, v, d)
+        arrived = (delivery.weight > 0).any(1)  # (s, v)
         reached = batch.observed | arrived
         received = torch.sigmoid(message) * reached[..., None]
         own, loss = h, state.loss
@@ -381,14 +389,15 @@ class MessagePassing(nn.Module):
                 own = torch.sigmoid(torch.logit(h, eps=1e-6) + told)
             if self.config.reconstruction:
                 heard = arrived.flatten().index_select(0, batch.cell)
-                loss = loss + self.config.reconstruction * self.reconstruct(batch, told, heard)
+                guess = self.guess(told, batch.sensors.spread(self.decode), batch.sensors.spread(self.decode_bias))
+                error = (guess - batch.value.clamp(-5, 5)).square() * heard
+                loss = loss + self.config.reconstruction * error.sum() / heard.sum().clamp_min(1)
         return State(loss, state.edges, place_readings(batch, received, own), reached)
 
-    def reconstruct(self, batch: Batch, told: Tensor, heard: Tensor) -> Tensor:
-        """Mean squared error of each reading as told by the others at its time, over readings that heard any."""
-        guess = (torch.sigmoid(told) * batch.sensors.spread(self.decode)).sum(-1) + self.decode_bias[batch.sensor]
-        error = (guess - batch.value.clamp(-5, 5)).square() * heard
-        return error.sum() / heard.sum().clamp_min(1)
+    @staticmethod
+    def guess(message: Tensor, decode: Tensor, bias: Tensor) -> Tensor:
+        """A sensor's reading as its messages (..., d) tell it; not in the paper."""
+        return (torch.sigmoid(message) * decode).sum(-1) + bias
 
 
 def pool_of(config: RaindropConfig) -> Pool:
