@@ -18,9 +18,9 @@ BLOCK = 16
 
 def _gather_sum(x: Tensor, rows: Tensor, offsets: Tensor) -> Tensor:
     """out[g] = sum of x[rows[offsets[g]:offsets[g + 1]]], for x (n, ...)."""
-    flat = x.reshape(x.shape[0], -1)
-    if flat.shape[0] == 0 or flat.shape[1] == 0:
+    if x.numel() == 0:
         return x.new_zeros(offsets.shape[0], *x.shape[1:])
+    flat = x.reshape(x.shape[0], -1)
     summed = torch.embedding_bag(flat.contiguous(), rows, offsets, False, 0, False)[0]
     return summed.reshape(offsets.shape[0], *x.shape[1:])
 

@@ -291,7 +291,7 @@ class MessagePassing(nn.Module):
 
     def forward(self, batch: Batch, h: Tensor, p: Tensor, state: State) -> State:
         edges = state.edges if self.config.edge_weights else None
-        if state.received is None:
+        if state.received is None or not batch.num_slots:  # without any time there is nothing to cut into chunks
             attended, delivery = self.send_readings(batch, h, p, edges)
         else:
             attended, delivery = self.send_embeddings(batch, state.received, state.has(batch), p, edges)
