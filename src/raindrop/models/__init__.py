@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from raindrop.models.base import DataSpec, Model, Output
+from raindrop.models.base import DataSpec, DirectModel, Model, Output
 from raindrop.models.raindrop import Raindrop, RaindropConfig
+from raindrop.models.trees import Trees, TreesConfig
 
-__all__ = ["MODELS", "DataSpec", "Entry", "Model", "Output"]
+__all__ = ["MODELS", "DataSpec", "DirectModel", "Entry", "Model", "Output"]
 
 
 @dataclass(frozen=True)
@@ -22,4 +23,15 @@ class Entry:
 
 MODELS: dict[str, Entry] = {
     "raindrop": Entry(Raindrop, RaindropConfig, {"paper": {}, "tuned": {}}),
+    "trees": Entry(
+        Trees,
+        TreesConfig,
+        {
+            "paper": {},
+            "tuned": {
+                "model": {"learning_rate": 0.03, "leaves": 12, "min_samples": 30, "l2": 5.0, "columns": 0.2}
+                | {"patience": 100, "rounds": 2000}
+            },
+        },
+    ),
 }
