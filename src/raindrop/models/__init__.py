@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from raindrop.models.base import DataSpec, DirectModel, Model, Output
+from raindrop.models.grud import GRUD, GRUDConfig
+from raindrop.models.mtand import MTAND, MTANDConfig
 from raindrop.models.raindrop import Raindrop, RaindropConfig
+from raindrop.models.transformer import Transformer, TransformerConfig
 from raindrop.models.trees import Trees, TreesConfig
 
 __all__ = ["MODELS", "DataSpec", "DirectModel", "Entry", "Model", "Output"]
@@ -23,6 +26,14 @@ class Entry:
 
 MODELS: dict[str, Entry] = {
     "raindrop": Entry(Raindrop, RaindropConfig, {"paper": {}, "tuned": {}}),
+    "transformer": Entry(Transformer, TransformerConfig, {"paper": {}, "tuned": {}}),
+    "trans_mean": Entry(
+        Transformer,
+        TransformerConfig,
+        {"paper": {"model": {"imputation": "mean"}}, "tuned": {"model": {"imputation": "mean"}}},
+    ),
+    "grud": Entry(GRUD, GRUDConfig, {"paper": {}, "tuned": {}}),
+    "mtand": Entry(MTAND, MTANDConfig, {"paper": {}, "tuned": {}}),
     "trees": Entry(
         Trees,
         TreesConfig,
