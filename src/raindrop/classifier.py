@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +22,7 @@ from raindrop.events import EventTable
 from raindrop.files import content_checksum, refuse_to_overwrite
 from raindrop.graph import SensorGraphs
 from raindrop.metrics import evaluate
-from raindrop.models import MODELS, DataSpec, Entry, Model
+from raindrop.models import MODELS, DataSpec, DirectModel, Entry, Model
 from raindrop.predictions import Predictions
 from raindrop.scaling import Scaler
 from raindrop.storage import VERSION, read_model, write_model
@@ -87,7 +88,12 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.label_ = table.roles.label
         self.time_unit_ = table.time_unit
         self.scaler_ = Scaler.fit(training)
-        self.data_ = {"fingerprint": table.fingerprint, "samples": len(table), "readings": table.num_readings}
+        self.data_: dict[str, Any] = {
+            "fingerprint": table.fingerprint,
+            "samples": len(table),
+            "readings": table.num_readings,
+            "window": _window(training),
+        }
         described = {
             "model": self.model,
             "config": {"model": configs.to_dict(model_config), "train": configs.to_dict(train_config)},
@@ -102,18 +108,24 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
         parallel.join()
-        self.history_ = train(
-            self.model_,
-            Collator(training, self.scaler_, self.classes_),
-            None if held_out is None else self._collator(held_out, labelled=True),
-            train_config,
-            seed=self.seed,
-            run=folder,
-            resume=resume,
-            identity=identity,
-            show=self.progress,
-            tensorboard=tensorboard,
-        )
+        learned_from = Collator(training, self.scaler_, self.classes_)
+        chosen_by = None if held_out is None else self._collator(held_out, labelled=True)
+        if isinstance(self.model_, DirectModel):
+            self._refuse_train_settings(train_config, tensorboard)
+            self.history_ = self.model_.fit(learned_from, chosen_by, self.seed)
+        else:
+            self.history_ = train(
+                self.model_,
+                learned_from,
+                chosen_by,
+                train_config,
+                seed=self.seed,
+                run=folder,
+                resume=resume,
+                identity=identity,
+                show=self.progress,
+                tensorboard=tensorboard,
+            )
         if folder is not None and parallel.rank() == 0:
             self._write(folder)
         parallel.wait()
@@ -149,8 +161,19 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         model_config = configs.make(entry.config, preset["model"], own["model"], where="model.")
         return entry, model_config, configs.make(TrainConfig, preset["train"], own["train"], where="train.")
 
+    def _refuse_train_settings(self, config: TrainConfig, tensorboard: bool) -> None:
+        """A model without the training loop cannot follow its settings."""
+        ignored = [f.name for f in fields(config) if f.name != "holdout" and getattr(config, f.name) != f.default]
+        if ignored or tensorboard:
+            names = ", ".join(f"train.{name}" for name in ignored) or "tensorboard"
+            raise ConfigError(
+                f"Model '{self.model}' is not trained by gradients, so {names} cannot have an effect. Leave it out; "
+                f"the settings of '{self.model}' start with 'model.'."
+            )
+
     def _spec(self) -> DataSpec:
-        return DataSpec(self.scaler_.sensors, len(self.classes_), self.scaler_.static_width)
+        first, last = self.data_["window"]
+        return DataSpec(self.scaler_.sensors, len(self.classes_), self.scaler_.static_width, (first, last))
 
     # ---------------------------------------------------------------- using
 
@@ -282,6 +305,12 @@ class RaindropClassifier(Classifier):
 def load(folder: str | os.PathLike[str]) -> Classifier:
     """The model that `save` or `raindrop train` wrote."""
     return Classifier.load(folder)
+
+
+def _window(table: EventTable) -> list[float]:
+    """Earliest and latest time of a reading."""
+    time = np.asarray(table.time[table.rows()])
+    return [float(time.min()), float(time.max())] if len(time) else [0.0, 1.0]
 
 
 def _table(X: Any, what: str) -> EventTable:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from raindrop.models.base import DataSpec, Model, Output
+from raindrop.models.base import DataSpec, DirectModel, Model, Output
+from raindrop.models.grud import GRUD, GRUDConfig
+from raindrop.models.mtand import MTAND, MTANDConfig
 from raindrop.models.raindrop import Raindrop, RaindropConfig
+from raindrop.models.transformer import Transformer, TransformerConfig
+from raindrop.models.trees import Trees, TreesConfig
 
-__all__ = ["MODELS", "DataSpec", "Entry", "Model", "Output"]
+__all__ = ["MODELS", "DataSpec", "DirectModel", "Entry", "Model", "Output"]
 
 
 @dataclass(frozen=True)
@@ -52,4 +56,23 @@ RAINDROP_TUNED = {
 
 MODELS: dict[str, Entry] = {
     "raindrop": Entry(Raindrop, RaindropConfig, {"paper": {}, "tuned": RAINDROP_TUNED}),
+    "transformer": Entry(Transformer, TransformerConfig, {"paper": {}, "tuned": {}}),
+    "trans_mean": Entry(
+        Transformer,
+        TransformerConfig,
+        {"paper": {"model": {"imputation": "mean"}}, "tuned": {"model": {"imputation": "mean"}}},
+    ),
+    "grud": Entry(GRUD, GRUDConfig, {"paper": {}, "tuned": {}}),
+    "mtand": Entry(MTAND, MTANDConfig, {"paper": {}, "tuned": {}}),
+    "trees": Entry(
+        Trees,
+        TreesConfig,
+        {
+            "paper": {},
+            "tuned": {
+                "model": {"learning_rate": 0.03, "leaves": 12, "min_samples": 30, "l2": 5.0, "columns": 0.2}
+                | {"patience": 100, "rounds": 2000}
+            },
+        },
+    ),
 }

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from raindrop.batch import Batch
+from raindrop.batch import Batch, Collator
 from raindrop.errors import ConfigError
 
 Activation = Literal["sigmoid", "relu"]
@@ -22,6 +22,8 @@ class DataSpec:
     sensors: tuple[str, ...]
     num_classes: int
     static_width: int = 0
+    window: tuple[float, float] = (0.0, 48.0)
+    """Earliest and latest time of a training reading, in the table's unit."""
 
     @property
     def num_sensors(self) -> int:
@@ -49,6 +51,14 @@ class Model(nn.Module, ABC):
     @abstractmethod
     def forward(self, batch: Batch) -> Output:
         """Logits and whatever else the model has to tell."""
+
+
+class DirectModel(Model):
+    """A model that learns in its own way instead of by gradients; what it learned are its buffers."""
+
+    @abstractmethod
+    def fit(self, training: Collator, validation: Collator | None, seed: int) -> list[dict[str, Any]]:
+        """Learn in place, ready to predict; one record per round, as the training loop gives one per epoch."""
 
 
 class TimeEncoding(nn.Module):
@@ -97,6 +107,12 @@ class Head(nn.Module):
             embedding = torch.cat([embedding, self.statics(statics)], dim=-1)
         logits: Tensor = self.classifier(embedding)
         return logits
+
+
+def at_slots(batch: Batch) -> Tensor:
+    """(s, sensor): the reading of each sensor at each timestamp; 0, the training mean, where there is none."""
+    flat = batch.value.new_zeros(batch.num_slots * batch.num_sensors)
+    return flat.index_copy(0, batch.cell, batch.value).view(batch.num_slots, batch.num_sensors)
 
 
 def uniform(*shape: int, bound: float = 1.0) -> nn.Parameter:

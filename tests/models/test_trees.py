@@ -1,0 +1,198 @@
+"""Trees: the summaries, the walk down exported trees against the engines' own, and the interface of every model."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import lightgbm
+import numpy as np
+import pytest
+import torch
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from raindrop.batch import Collator
+from raindrop.classifier import Classifier, load
+from raindrop.errors import ConfigError, MissingExtraError
+from raindrop.models import DataSpec
+from raindrop.models.trees import Trees, TreesConfig, columns_of, summaries_of
+from raindrop.scaling import Scaler
+from raindrop.summaries import SUMMARIES, summarise
+from raindrop.training import probabilities
+
+SMALL = {
+    "model.rounds": 12,
+    "model.learning_rate": 0.2,
+    "model.min_samples": 3,
+    "model.leaves": 6,
+    "model.patience": 4,
+    "model.l2": 0.0,
+    "model.columns": 1.0,
+}
+ENGINES = pytest.mark.parametrize("engine", ["sklearn", "lightgbm"])
+
+
+@pytest.fixture
+def table(make_table):
+    """Labels that the readings tell, with some noise; sensor 2 is read or not as the label says."""
+    table = make_table(samples=150, sensors=4, times=8, seed=3)
+    column = np.nan_to_num(summarise(table)[:, 0, SUMMARIES.index("mean")])
+    noise = np.random.default_rng(0).normal(0, 0.3, len(table))
+    return table.with_labels((column + noise > np.median(column)).astype(int))
+
+
+@pytest.fixture
+def grown(monkeypatch):
+    """The models that the engines made."""
+    made = []
+    fit, train = HistGradientBoostingClassifier.fit, lightgbm.train
+    monkeypatch.setattr(
+        HistGradientBoostingClassifier, "fit", lambda self, *a, **k: made.append(fit(self, *a, **k)) or made[-1]
+    )
+    monkeypatch.setattr(lightgbm, "train", lambda *a, **k: made.append(train(*a, **k)) or made[-1])
+    return made
+
+
+def with_three_classes(table):
+    return table.with_labels((table.labels + np.arange(len(table)) % 2).astype(str))
+
+
+def test_the_summaries_of_a_batch_are_those_of_its_scaled_table(table, make_batch):
+    scaler = Scaler.fit(table)
+    wanted = summarise(table)
+    for name in SUMMARIES:
+        at = SUMMARIES.index(name)
+        if name in ("mean", "min", "max", "first", "last"):
+            wanted[:, :, at] -= scaler.mean
+        if name not in ("count", "time_of_last"):
+            wanted[:, :, at] /= scaler.scale
+    found = summaries_of(make_batch(table)).numpy()
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+    assert np.isnan(found[0, 1, 1:]).all()
+    assert found[0, 1, 0] == 0
+
+
+def test_columns_are_the_same_whoever_is_summarised_along(table, monkeypatch):
+    data = Collator(table, Scaler.fit(table), np.unique(table.labels))
+    whole = columns_of(data)[0]
+    monkeypatch.setattr("raindrop.models.trees.CHUNK", 7)
+    np.testing.assert_array_equal(columns_of(data)[0], whole)
+
+
+@ENGINES
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("validated", [False, True])
+def test_probabilities_are_the_engines_own(table, grown, engine, classes, validated):
+    if classes == 3:
+        table = with_three_classes(table)
+    parts = table.split((0.7, 0.3), seed=0) if validated else (table, None)
+    clf = Classifier("trees", config={**SMALL, "model.engine": engine, "train.holdout": 0.0})
+    clf.fit(parts[0], validation=parts[1])
+    data = clf._collator(table, labelled=True)
+    columns, rounds = columns_of(data)[0], len(clf.model_.root) // clf.model_.scores
+    if engine == "sklearn":
+        own = list(grown[0].staged_predict_proba(columns))[rounds - 1]
+    else:
+        own = grown[0].predict(columns, num_iteration=rounds)
+        own = np.stack([1 - own, own], axis=1) if classes == 2 else own
+    np.testing.assert_allclose(clf.predict_proba(table), own, atol=1e-5)
+    assert own.std(0).min() > 0.02  # and they tell samples apart
+
+
+@ENGINES
+def test_a_missing_value_goes_where_the_engine_sends_it(table, grown, engine):
+    """All sensors missing, also those that were never missing in training."""
+    always = table[(summarise(table)[:, :, 0] > 0).all(1)]
+    clf = Classifier("trees", config={**SMALL, "model.engine": engine, "train.holdout": 0.0}).fit(always)
+    columns = torch.full((1, 4 * 9 + clf.scaler_.static_width), torch.nan, dtype=torch.float64)
+    columns[:, :36:9] = 0
+    score = clf.model_.leaves_of(columns).sum(1) + clf.model_.baseline
+    own = grown[0].predict_proba(columns.numpy())[:, 1] if engine == "sklearn" else grown[0].predict(columns.numpy())
+    np.testing.assert_allclose(torch.sigmoid(score)[0].numpy(), own, atol=1e-6)
+
+
+@ENGINES
+def test_a_saved_model_gives_identical_probabilities_and_holds_only_safetensors_and_json(table, tmp_path, engine):
+    clf = Classifier("trees", config={**SMALL, "model.engine": engine}).fit(with_three_classes(table))
+    again = load(clf.save(tmp_path / "run"))
+    np.testing.assert_array_equal(again.predict_proba(table), clf.predict_proba(table))
+    assert {file.name for file in (tmp_path / "run").iterdir()} == {"model.safetensors", "model.json"}
+
+
+def test_a_model_grown_by_lightgbm_loads_and_predicts_without_lightgbm(table, tmp_path, monkeypatch):
+    clf = Classifier("trees", config={**SMALL, "model.engine": "lightgbm"}).fit(table)
+    wanted = clf.predict_proba(table)
+    clf.save(tmp_path / "run")
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    np.testing.assert_array_equal(load(tmp_path / "run").predict_proba(table), wanted)
+    with pytest.raises(MissingExtraError, match=r"raindrop-ts\[trees\]"):
+        Classifier("trees", config={"model.engine": "lightgbm"}).fit(table)
+
+
+def test_the_round_with_the_lowest_validation_loss_is_kept(table):
+    noisy = table.with_labels(np.random.default_rng(1).integers(0, 2, len(table)))
+    training, validation = noisy.split((0.7, 0.3), seed=0)
+    config = {**SMALL, "model.learning_rate": 0.5, "model.rounds": 30}
+    clf = Classifier("trees", config=config).fit(training, validation=validation)
+    losses = [record["validation"]["log_loss"] for record in clf.history_]
+    kept = len(clf.model_.root)
+    assert kept == np.argmin(losses) + 1 < len(losses) < 30
+    assert clf.evaluate(validation)["log_loss"] == pytest.approx(min(losses), abs=1e-5)
+
+
+@ENGINES
+def test_the_same_seed_grows_the_same_trees(table, engine):
+    config = {**SMALL, "model.engine": engine, "model.columns": 0.3}
+    first, again, other = (Classifier("trees", config=config, seed=seed).fit(table) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first.predict_proba(table), again.predict_proba(table))
+    assert not np.array_equal(first.predict_proba(table), other.predict_proba(table))
+
+
+def test_settings_of_the_training_loop_are_refused_not_ignored(table):
+    with pytest.raises(ConfigError, match=r"train\.epochs"):
+        Classifier("trees", config={"train.epochs": 5}).fit(table)
+
+
+def test_a_run_folder_holds_the_model_and_a_loaded_one_can_be_fitted_again(table, tmp_path):
+    Classifier("trees", config=SMALL).fit(table, run=tmp_path / "run")
+    load(tmp_path / "run").fit(table)
+
+
+# ------------------------------------------------------------------ the contract of every model, where it applies
+
+
+@pytest.fixture
+def fitted(table):
+    return Classifier("trees", config=SMALL).fit(table)
+
+
+def test_a_sample_has_the_same_result_in_any_batch(table, fitted):
+    data = fitted._collator(table)
+    with torch.inference_mode():
+        together = fitted.model_(data.batch(np.arange(len(table)))).logits
+        order = np.random.default_rng(0).permutation(len(table))[:20]
+        assert torch.equal(fitted.model_(data.batch(order)).logits, together[order])
+        assert torch.equal(fitted.model_(data.batch(order[:1])).logits, together[order[:1]])
+
+
+def test_one_reading_or_none_is_enough(table, fitted):
+    data = fitted._collator(table)
+    output = fitted.model_(data.batch(np.array([148, 149, 149])))
+    assert data.table.count[148] == 1
+    assert data.table.count[149] == 0
+    assert output.logits.isfinite().all()
+    assert output.embedding.isfinite().all()
+    nothing = fitted.model_(data.batch(np.array([149, 149])))
+    assert torch.equal(nothing.logits, output.logits[1:])
+
+
+def test_a_model_without_trees_knows_nothing(table, make_batch):
+    model = Trees(TreesConfig(), DataSpec(table.sensors, 3, Scaler.fit(table).static_width))
+    assert not model(make_batch(table)).logits.any()
+
+
+def test_statics_tell(table):
+    about = replace(table, samples=table.samples.with_columns(age=table.labels.astype(float)))
+    clf = Classifier("trees", config=SMALL).fit(about)
+    assert clf.score(about) == 1
+    assert probabilities(clf.model_, clf._collator(about)).shape == (150, 2)
