@@ -1,0 +1,18 @@
+"""scikit-learn's tools over an EventTable."""
+
+from sklearn.model_selection import GridSearchCV, cross_val_score
+
+import raindrop as rd
+from raindrop.datasets.synthetic import planted_graph
+
+table = planted_graph(200, times=20).table
+quick = {"train.epochs": 2, "train.holdout": 0.0}
+search = GridSearchCV(
+    rd.RaindropClassifier(),
+    {"config": [quick, {**quick, "model.observation_dim": 4}], "seed": [0, 1]},
+    scoring="roc_auc",
+    cv=2,
+)
+search.fit(table, table.labels)
+print(search.best_params_, round(search.best_score_, 3))
+print(cross_val_score(rd.RaindropClassifier(config=quick), table, table.labels, cv=2))

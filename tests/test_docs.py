@@ -1,0 +1,112 @@
+"""What the documents say is true: names exist, commands run, examples work."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import raindrop
+from raindrop import batch, classifier, explain, training
+from raindrop.cli import app
+from raindrop.models import base, temporal
+from raindrop.models import raindrop as model
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+MAP = (ROOT / "docs" / "paper_map.md").read_text()
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+def run(code_or_file: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")}
+    return subprocess.run(
+        [sys.executable, *code_or_file], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+    )
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_every_example_runs(example, tmp_path):
+    done = run([str(example)], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_the_twelve_lines_of_the_readme_run(tmp_path):
+    from raindrop.datasets.synthetic import planted_graph
+
+    planted_graph(120, times=15).table.write(tmp_path / "demo" / "data")
+    code = re.search(r"```python\n(.*?)```", README, re.S)[1].replace("Classifier(seed=0)", "Classifier(config=QUICK)")
+    assert "QUICK" in code
+    assert len([line for line in code.splitlines() if line.strip()]) <= 12
+    done = run(["-c", 'QUICK = {"train.epochs": 1}\n' + code], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "predictions.parquet").exists()
+
+
+def test_the_commands_of_the_readme_exist_with_their_options():
+    lines = re.findall(r"^raindrop (.+?)(?:\s+#.*)?$", README, re.M)
+    assert len(lines) >= 5
+    for line in lines:
+        command, *words = shlex.split(line)
+        known = app[command].assemble_argument_collection()
+        names = {name for argument in known for name in argument.names}
+        for word in words:
+            assert not word.startswith("--") or word in names, line
+
+
+def test_the_file_tree_of_the_readme_names_every_file_once():
+    tree = re.search(r"```\nsrc/raindrop/\n(.*?)```", README, re.S)[1]
+    named = re.findall(r"\b[a-z_0-9]+\.py\b", tree)
+    here = {path.name for path in (ROOT / "src" / "raindrop").glob("*.py") if not path.name.startswith("__")}
+    assert here <= set(named), here - set(named)
+    for name in set(named) - {"__init__.py", "test_raindrop_equations.py"}:
+        assert list((ROOT / "src" / "raindrop").rglob(name)), name
+
+
+def test_the_paper_map_names_code_and_tests_that_exist():
+    places = (model, temporal, base, batch, training, explain, classifier, raindrop)
+    tests = "".join(path.read_text() for path in (ROOT / "tests").glob("*.py"))
+    rows = [line for line in MAP.splitlines() if line.startswith("| ") and not line.startswith(("| paper", "| ---"))]
+    assert len(rows) > 20
+    for row in rows:
+        code, test = row.split("|")[2:4]
+        for name in re.findall(r"`([^`]+)`", code):
+            owner, _, member = name.partition(".")
+            found = [getattr(place, owner) for place in places if hasattr(place, owner)]
+            assert found, f"paper_map names {name}, which does not exist"
+            fields = getattr(found[0], "__dataclass_fields__", {})
+            assert not member or hasattr(found[0], member) or member in fields, f"paper_map names {name}"
+        for name in re.findall(r"`(test_[a-z0-9_]+)`", test):
+            assert f"def {name}(" in tests, f"paper_map names {name}, which no test file has"
+
+
+def test_links_between_documents_lead_somewhere():
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+            if not target.startswith("http"):
+                assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_what_is_exported_is_what_is_promised():
+    promised = """Classifier ConfigError DataError EventTable ModelFileError OutputExistsError Predictions
+    RaindropClassifier RaindropError SensorGraph SensorGraphs __version__ load"""
+    assert sorted(raindrop.__all__) == sorted(promised.split())
+    for name in raindrop.__all__:
+        assert hasattr(raindrop, name)
+
+
+def test_every_setting_has_a_text_below_it():
+    from dataclasses import fields
+
+    from raindrop.config import describe
+    from raindrop.models import MODELS
+
+    for kind in [training.TrainConfig, *(entry.config for entry in MODELS.values())]:
+        told = describe(kind)
+        assert [field.name for field in fields(kind) if not told.get(field.name)] == []
