@@ -126,21 +126,21 @@ def download(name: Literal["p12", "p19", "pam"], /, *, out: Path) -> None:
         name: which data set.
         out: folder for the files; what is there already and right is not fetched again.
     """
-    from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
+    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
     from raindrop.datasets.download import Fetcher, announcement, publication_of
     from raindrop.datasets.download import download as fetch_all
 
     publication = publication_of(name)
     console.print(escape(announcement(publication, out)))
-    bars = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    bars = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[amount]}"), TimeRemainingColumn())
     with Progress(*bars, console=console) as progress:
         tasks: dict[str, TaskID] = {}
 
         def advance(path: str, done: int, total: int | None) -> None:
             if path not in tasks:
-                tasks[path] = progress.add_task(path, total=total)
-            progress.update(tasks[path], completed=done, total=total)
+                tasks[path] = progress.add_task(escape(path), total=total, amount="")
+            progress.update(tasks[path], completed=done, total=total, amount=_amount(path, done, total))
 
         fetcher = Fetcher(out, progress=advance)
         files = fetch_all(publication, fetcher)
@@ -149,3 +149,10 @@ def download(name: Literal["p12", "p19", "pam"], /, *, out: Path) -> None:
     console.print(
         f"{len(files):,} files in {escape(str(out))}; next: raindrop convert {name} {escape(str(out))} --out DATA"
     )
+
+
+def _amount(path: str, done: int, total: int | None) -> str:
+    """A path that ends in / is a list of files, counted; any other is a file, in megabytes."""
+    if path.endswith("/"):
+        return f"{done:,} of {total:,} files"
+    return f"{done / 1e6:,.1f} MB" if total is None else f"{done / 1e6:,.1f} of {total / 1e6:,.1f} MB"

@@ -89,8 +89,8 @@ def test_download_says_size_and_licence_first_and_checksums_last(
     monkeypatch.setitem(downloads.PUBLICATIONS, "p12", publication)
 
     def fetch(self: downloads.Fetcher, remote: Remote) -> Path:
-        self.progress(remote.path, 5, 10)
-        self.progress(remote.path, 10, 10)
+        self.progress(remote.path, 1_000_000, 2_500_000)
+        self.progress("training/", 3, 40_336)
         self.checksums[remote.path] = {"sha256": "abc123"}
         return self.folder / remote.path
 
@@ -98,6 +98,8 @@ def test_download_says_size_and_licence_first_and_checksums_last(
     assert run("download", "p12", "--out", tmp_path / "raw") == 0
     shown = capsys.readouterr().out
     assert shown.startswith(f"A data set: about 42 MB, into {tmp_path}/raw\nFrom https://example.org\nLicence: CC BY")
+    assert "1.0 of 2.5 MB" in shown
+    assert "3 of 40,336 files" in shown
     assert "a  SHA-256 abc123" in shown
     assert f"next: raindrop convert p12 {tmp_path}/raw --out DATA" in shown
 

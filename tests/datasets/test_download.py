@@ -8,7 +8,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -338,11 +338,28 @@ def test_a_second_run_fetches_only_the_listed_files_that_failed(
 ) -> None:
     del shop.files["set.zip"]
     shop.plans["files/training/setB/p000007.psv"] = [answering(500)] * 3
-    with pytest.raises(DataError, match=r"1 of 40 files could not be fetched \(first: .*p000007.psv: .*\)\nThe others"):
+    with pytest.raises(DataError, match=r"1 of 40 files are not fetched \(first: .*p000007.psv: .*\)\nThe others"):
         download(publication, fetcher)
     shop.asked.clear()
     download(publication, fetcher)
     assert [path for path, _ in shop.asked] == ["set.zip", "files/training/setB/p000007.psv", "split1.npy"]
+
+
+def test_an_unreachable_archive_is_as_good_as_gone(shop: Shop, publication: Publication, fetcher: Fetcher) -> None:
+    unreachable = replace(publication, files=(Remote("http://127.0.0.1:9/set.zip", "set.zip", SHA),))
+    download(unreachable, fetcher)
+    assert len(list(fetcher.folder.glob("set?/p*.psv"))) == 40
+
+
+def test_a_list_is_given_up_after_some_files_that_cannot_be_fetched(
+    shop: Shop, publication: Publication, fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("raindrop.datasets.download.MOST_FAULTS", 3)
+    for path in [path for path in shop.files if path.endswith(".psv") or path == "set.zip"]:
+        del shop.files[path]
+    with pytest.raises(DataError, match=r"40 of 40 files are not fetched"):
+        download(publication, fetcher)
+    assert len([path for path, _ in shop.asked if path.endswith(".psv")]) < 12
 
 
 def test_gone_without_a_list_says_where_to_look(shop: Shop, publication: Publication, fetcher: Fetcher) -> None:

@@ -123,10 +123,11 @@ def test_a_broken_line_is_named_with_its_file(p12_folder: Path, line: str, fault
     assert "download or copy" in str(error.value)
 
 
-def test_lines_that_end_as_on_windows_and_a_last_line_without_end_are_read(p12_folder: Path) -> None:
+@pytest.mark.parametrize("end", [b"", b"\r\n", b"\r\n\r\n"])
+def test_lines_may_end_as_on_windows_and_the_last_in_any_way(p12_folder: Path, end: bytes) -> None:
     before = physionet2012.convert(p12_folder).table
-    path = p12_folder / "set-a/132539.txt"
-    path.write_bytes(path.read_bytes().rstrip(b"\n").replace(b"\n", b"\r\n"))
+    for path in (p12_folder / "set-a/132539.txt", p12_folder / "Outcomes-a.txt"):
+        path.write_bytes(path.read_bytes().rstrip(b"\n").replace(b"\n", b"\r\n") + end)
     assert physionet2012.convert(p12_folder).table.fingerprint == before.fingerprint
 
 

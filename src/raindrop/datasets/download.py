@@ -33,8 +33,12 @@ Progress = Callable[[str, int, int | None], None]
 """Called with a path, how much of it is there, and how much there will be."""
 
 
+MOST_FAULTS = 20
+"""After so many files of a list that cannot be fetched the rest is not tried."""
+
+
 class Gone(DataError):
-    """The publisher does not serve this address any more."""
+    """The publisher does not serve this address, or cannot be reached at it."""
 
 
 @dataclass
@@ -118,13 +122,14 @@ class Fetcher:
                     if error.code == 416:  # nothing after what is there: it is of another version
                         partial.unlink(missing_ok=True)
                     elif error.code not in AGAIN:
-                        kind = Gone if error.code in (404, 410) else DataError
-                        raise kind(f"{remote.address}: {reason}.") from None
+                        refusal = Gone if error.code in (404, 410) else DataError
+                        raise refusal(f"{remote.address}: {reason}.") from None
             except CUT as error:
                 reason = str(getattr(error, "reason", "") or error) or type(error).__name__
             idle = 0 if _size(partial) > before else idle + 1
             if idle >= self.attempts:
-                raise DataError(
+                kind = DataError if _size(partial) else Gone
+                raise kind(
                     f"{remote.address}: {reason}, {self.attempts} times in a row.\n"
                     f"{_size(partial):,} bytes are kept in {partial}; run the same command again to continue."
                 )
@@ -158,20 +163,24 @@ class Fetcher:
         """Every file of a published list, several at a time."""
         listed = self._listed(listing)
         done: list[Path] = []
+        faults: list[str] = []
 
-        def one(remote: Remote) -> str | None:
-            try:
-                done.append(self.fetch(remote, listed=True))
-            except DataError as error:
-                return str(error).splitlines()[0]
-            self.progress(listing.below, len(done), len(listed))
-            return None
+        def one(remote: Remote) -> None:
+            if len(faults) < MOST_FAULTS:
+                try:
+                    done.append(self.fetch(remote, listed=True))
+                    self.progress(listing.below, len(done), len(listed))
+                except DataError as error:
+                    faults.append(str(error).splitlines()[0])
 
-        with ThreadPoolExecutor(self.connections) as pool:
-            faults = [fault for fault in pool.map(one, listed) if fault]
+        pool = ThreadPoolExecutor(self.connections)
+        try:
+            list(pool.map(one, listed))
+        finally:
+            pool.shutdown(cancel_futures=True)
         if faults:
             raise DataError(
-                f"{count_of(len(faults), len(listed), 'files')} could not be fetched (first: {faults[0]})\n"
+                f"{count_of(len(listed) - len(done), len(listed), 'files')} are not fetched (first: {faults[0]})\n"
                 "The others are kept; run the same command again to continue."
             )
         return sorted(done)

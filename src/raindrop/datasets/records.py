@@ -34,8 +34,6 @@ class Records:
     def add(self, member: Member) -> None:
         """Take one file, after a look at its header."""
         body = member.content
-        if b"\r" in body:
-            body = body.replace(b"\r\n", b"\n")
         if self.has_header:
             header, _, body = body.partition(b"\n")
             names = header.decode("utf-8", "replace").strip().split(self.separator)
@@ -44,7 +42,7 @@ class Records:
                     f"{member.where}: the first line is '{_short(names, self.separator)}', but it must be "
                     f"'{_short(list(self.columns), self.separator)}'.\nThis file is of another kind or damaged."
                 )
-        body = body.rstrip(b"\n")
+        body = body.rstrip(b"\r\n")
         self.members.append(Member(member.where, member.name, b""))
         self.counts.append(body.count(b"\n") + 1 if body else 0)
         if body:
