@@ -75,7 +75,8 @@ def propagate(model: Raindrop, batch: Batch) -> list[State]:
 
 
 def assert_same_embeddings(batch: Batch, b: int, told: dict[paper.At, Any], h: Tensor, has: Tensor) -> None:
-    """The same sensors have an embedding at the same times, and it is the same."""
+    """The same sensors have an embedding at the same times, and it is the same; 0 elsewhere, not sigma(0) = 0.5."""
+    assert not h[~has].any()
     slots = (batch.slot_sample == b).nonzero().flatten().tolist()
     assert {(t, v) for t, s in enumerate(slots) for v in range(batch.num_sensors) if has[s, v]} == set(told)
     for (t, v), expected in told.items():
