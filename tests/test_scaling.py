@@ -59,6 +59,11 @@ def test_a_constant_sensor_is_centred_and_not_blown_up(value):
     assert scaler.scale[0] == 1.0
 
 
+def test_a_sensor_that_varies_by_rounding_alone_is_constant():
+    value = np.float32(1e6)
+    assert Scaler.fit(make_table([{"x": value}, {"x": np.nextafter(value, np.float32(np.inf))}])).scale[0] == 1.0
+
+
 def test_a_small_scale_is_kept_where_it_is_more_than_rounding():
     scaler = Scaler.fit(make_table([{"x": 1e-4}, {"x": 3e-4}]))
     assert scaler.scale[0] == pytest.approx(1e-4)

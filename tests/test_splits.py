@@ -75,6 +75,8 @@ def test_groups_of_one_kind_are_dealt_out_in_proportion():
 def test_as_many_groups_as_parts_is_enough_and_fewer_is_an_error():
     groups = np.array([0, 0, 0, 0, 1, 2])
     assert sorted(len(part) for part in stratified_parts(np.zeros(6, int), SHARES, 0, groups)) == [1, 1, 4]
+    apart = stratified_parts(np.arange(3), SHARES, 0, np.arange(3))  # each group with a class of its own
+    assert [len(part) for part in apart] == [1, 1, 1]
     with pytest.raises(DataError, match="2 groups cannot be dealt out to 3 parts; use fewer parts"):
         stratified_parts(np.zeros(6, int), SHARES, 0, groups % 2)
 
