@@ -45,7 +45,8 @@ def encode(model, values, observed, times):
         for i in range(config.dim // 2):
             angle = float(time) / 10000 ** (2 * i / config.dim)
             p += [math.sin(angle), math.cos(angle)]
-        tokens.append(model.embed.weight @ torch.stack(given) + model.embed.bias + torch.tensor(p))
+        embedded = model.embed.weight @ torch.stack(given) + model.embed.bias
+        tokens.append(math.sqrt(config.dim) * embedded + torch.tensor(p))
     width = config.dim // config.heads
     for layer in model.layers:
         pre = config.norm == "pre"

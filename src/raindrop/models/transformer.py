@@ -2,7 +2,7 @@
 
 The encoder of Vaswani et al., "Attention is all you need" (NeurIPS 2017), over the timestamps t of a sample:
 
-    x_t = W [value_t || observed_t] + p(time_t)       Sec. 3.4-3.5, p of the real time instead of a position
+    x_t = sqrt(d) W [value_t || observed_t] + p_t     Sec. 3.4-3.5, p of the real time instead of a position
     a   = softmax(Q K^T / sqrt(d_k)) V                Eq. 1, over the sample's own timestamps, several heads
     x   = x + W_o a                                   Sec. 3.1, x normalised before (or after: `norm = "post"`)
     x   = x + W_2 relu(W_1 x)                         Eq. 2, likewise
@@ -15,6 +15,7 @@ Only the attention is padded; all else is computed on the timestamps there are.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -87,7 +88,7 @@ class Transformer(Model):
         token = at_slots(batch)  # (s, u)
         if self.config.imputation == "indicator":
             token = torch.cat([token, batch.observed.to(token.dtype)], dim=1)
-        x = self.embed(token) + self.encode_time(batch.time)  # (s, d)
+        x = math.sqrt(self.config.dim) * self.embed(token) + self.encode_time(batch.time)  # (s, d)
         layout = Padding.of(batch)
         for layer in self.layers:
             x = layer(x, layout)
