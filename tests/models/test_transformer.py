@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import torch
 
+from raindrop.config import describe, make
+from raindrop.errors import ConfigError
 from raindrop.models.transformer import Transformer, TransformerConfig
 
 
@@ -114,3 +116,11 @@ def test_the_real_times_matter_not_their_ranks(build, batch):
 def test_a_size_that_heads_cannot_share_is_refused():
     with pytest.raises(ValueError, match="divisible by heads"):
         TransformerConfig(dim=10, heads=4)
+
+
+def test_settings_of_the_classifier_are_inherited_with_their_help_and_checked():
+    assert describe(TransformerConfig).keys() == {field.name for field in fields(TransformerConfig)}
+    with pytest.raises(ConfigError, match="dropout"):
+        make(TransformerConfig, {"dropout": 1.5})
+    with pytest.raises(ConfigError, match="hidden"):
+        make(TransformerConfig, {"hidden": 0})
