@@ -8,7 +8,7 @@ import os
 import textwrap
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -105,10 +105,13 @@ def parse_words(words: Iterable[str]) -> dict[str, Any]:
 
 
 def describe(kind: type) -> dict[str, str]:
-    """The text below each field of a config dataclass, by field name."""
+    """The text below each field of a config dataclass, by field name; also of those it inherits."""
+    help_of: dict[str, str] = {}
+    for base in kind.__bases__:
+        if is_dataclass(base):
+            help_of |= describe(base)
     tree = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
     assert isinstance(tree, ast.ClassDef)
-    help_of: dict[str, str] = {}
     for statement, below in zip(tree.body, tree.body[1:], strict=False):
         if (
             isinstance(statement, ast.AnnAssign)

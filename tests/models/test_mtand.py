@@ -102,6 +102,8 @@ def test_attention_as_sharp_as_it_gets_stays_finite_and_can_learn(build, batch):
     found = model.interpolate(batch)
     assert found.isfinite().all()
     assert found[..., :4].abs().max() <= batch.value.abs().max() + 1e-5  # a mean of readings
+    read = torch.zeros(6, 4).index_put((batch.sample, batch.sensor), torch.ones(()))
+    assert torch.equal(found[..., 4:], read[:, None].expand(-1, 5, -1))  # none is forgotten, however faint
     assert all(weight.grad.isfinite().all() for weight in model.parameters())
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import torch
 
+from raindrop.config import describe, make
+from raindrop.errors import ConfigError
 from raindrop.models.transformer import Transformer, TransformerConfig
 
 
@@ -45,7 +47,8 @@ def encode(model, values, observed, times):
         for i in range(config.dim // 2):
             angle = float(time) / 10000 ** (2 * i / config.dim)
             p += [math.sin(angle), math.cos(angle)]
-        tokens.append(model.embed.weight @ torch.stack(given) + model.embed.bias + torch.tensor(p))
+        embedded = model.embed.weight @ torch.stack(given) + model.embed.bias
+        tokens.append(math.sqrt(config.dim) * embedded + torch.tensor(p))
     width = config.dim // config.heads
     for layer in model.layers:
         pre = config.norm == "pre"
@@ -113,3 +116,11 @@ def test_the_real_times_matter_not_their_ranks(build, batch):
 def test_a_size_that_heads_cannot_share_is_refused():
     with pytest.raises(ValueError, match="divisible by heads"):
         TransformerConfig(dim=10, heads=4)
+
+
+def test_settings_of_the_classifier_are_inherited_with_their_help_and_checked():
+    assert describe(TransformerConfig).keys() == {field.name for field in fields(TransformerConfig)}
+    with pytest.raises(ConfigError, match="dropout"):
+        make(TransformerConfig, {"dropout": 1.5})
+    with pytest.raises(ConfigError, match="hidden"):
+        make(TransformerConfig, {"hidden": 0})

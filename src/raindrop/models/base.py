@@ -109,6 +109,42 @@ class Head(nn.Module):
         return logits
 
 
+@dataclass(frozen=True, kw_only=True)
+class HeadConfig:
+    """The settings of a `Head`, for models whose papers say no more than "a classifier"."""
+
+    static_dim: int | None = None
+    """Size of the projected statics; as many as sensors where not given."""
+    hidden: int = 128
+    """Neurons in the classifier's first layer."""
+    activation: Activation = "relu"
+    """Activation in the classifier."""
+    dropout: float = 0.3
+    """Dropout in the classifier."""
+
+    def __post_init__(self) -> None:
+        self.require_positive("hidden")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout must be at least 0 and below 1, not {self.dropout}.")
+
+    def head(self, embedding_dim: int, spec: DataSpec) -> Head:
+        """The classifier for embeddings of this size."""
+        return Head(
+            embedding_dim,
+            spec,
+            static_dim=self.static_dim or spec.num_sensors,
+            hidden=self.hidden,
+            activation=self.activation,
+            dropout=self.dropout,
+        )
+
+    def require_positive(self, *names: str) -> None:
+        """Sizes and counts must be at least 1."""
+        for name in names:
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}.")
+
+
 def at_slots(batch: Batch) -> Tensor:
     """(s, sensor): the reading of each sensor at each timestamp; 0, the training mean, where there is none."""
     flat = batch.value.new_zeros(batch.num_slots * batch.num_sensors)

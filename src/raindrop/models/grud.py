@@ -23,30 +23,21 @@ import torch
 from torch import Tensor, nn
 
 from raindrop.batch import Batch
-from raindrop.models.base import Activation, DataSpec, Head, Model, Output, at_slots, uniform
+from raindrop.models.base import DataSpec, HeadConfig, Model, Output, at_slots, uniform
 
 
 @dataclass(frozen=True, kw_only=True)
-class GRUDConfig:
+class GRUDConfig(HeadConfig):
     """As in the paper's PhysioNet experiments."""
 
     state_dim: int = 49
     """Size of h."""
     time_scale: float = 1.0
     """Times are divided by this; 1 keeps the table's unit."""
-    static_dim: int | None = None
-    """Size of the projected statics; as many as sensors where not given."""
-    hidden: int = 128
-    """Neurons in the classifier's first layer."""
-    activation: Activation = "relu"
-    """Activation in the classifier."""
-    dropout: float = 0.3
-    """Dropout in the classifier."""
 
     def __post_init__(self) -> None:
-        for name in ("state_dim", "hidden"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        super().__post_init__()
+        self.require_positive("state_dim")
         if self.time_scale <= 0:
             raise ValueError(f"time_scale must be positive, not {self.time_scale}.")
 
@@ -69,14 +60,7 @@ class GRUD(Model):
         self.b = uniform(3 * dim, bound=bound)
         self.U_gates = uniform(dim, 2 * dim, bound=bound)
         self.U = uniform(dim, dim, bound=bound)
-        self.head = Head(
-            dim,
-            spec,
-            static_dim=config.static_dim or sensors,
-            hidden=config.hidden,
-            activation=config.activation,
-            dropout=config.dropout,
-        )
+        self.head = config.head(dim, spec)
 
     def forward(self, batch: Batch) -> Output:
         value = at_slots(batch)  # (s, u)

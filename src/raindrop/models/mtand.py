@@ -22,13 +22,13 @@ import torch
 from torch import Tensor, nn
 
 from raindrop.batch import Batch
-from raindrop.models.base import Activation, DataSpec, Head, Model, Output, at_slots, uniform
+from raindrop.models.base import DataSpec, HeadConfig, Model, Output, at_slots, uniform
 
 FAINTEST = -60.0  # log of the smallest attention beside the largest of a sample, so that no sum becomes 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class MTANDConfig:
+class MTANDConfig(HeadConfig):
     """As in the authors' PhysioNet experiments."""
 
     references: int = 128
@@ -41,19 +41,14 @@ class MTANDConfig:
     """Largest omega at first; times are scaled so that the training readings lie in 0 to 1."""
     state_dim: int = 128
     """Size of mTAN(r) and of the GRU's state."""
-    static_dim: int | None = None
-    """Size of the projected statics; as many as sensors where not given."""
     hidden: int = 300
     """Neurons in the classifier's first layer."""
-    activation: Activation = "relu"
-    """Activation in the classifier."""
     dropout: float = 0.0
     """Dropout in the classifier."""
 
     def __post_init__(self) -> None:
-        for name in ("references", "time_dim", "heads", "state_dim", "hidden"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        super().__post_init__()
+        self.require_positive("references", "time_dim", "heads", "state_dim")
         if self.time_dim % self.heads or self.time_dim // self.heads < 2:
             raise ValueError(f"time_dim must be divisible by heads, at least 2 for each; {self.time_dim} is not.")
 
@@ -74,14 +69,7 @@ class MTAND(Model):
         self.v = uniform(config.heads, dim, dim, bound=dim**-0.5)
         self.U = nn.Linear(2 * spec.num_sensors * config.heads, config.state_dim)
         self.gru = nn.GRU(config.state_dim, config.state_dim, batch_first=True)
-        self.head = Head(
-            config.state_dim,
-            spec,
-            static_dim=config.static_dim or spec.num_sensors,
-            hidden=config.hidden,
-            activation=config.activation,
-            dropout=config.dropout,
-        )
+        self.head = config.head(config.state_dim, spec)
 
     def forward(self, batch: Batch) -> Output:
         interpolated = self.interpolate(batch)  # (b, K, h 2u), Eq. 2-3

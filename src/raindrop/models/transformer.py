@@ -2,7 +2,7 @@
 
 The encoder of Vaswani et al., "Attention is all you need" (NeurIPS 2017), over the timestamps t of a sample:
 
-    x_t = W [value_t || observed_t] + p(time_t)       Sec. 3.4-3.5, p of the real time instead of a position
+    x_t = sqrt(d) W [value_t || observed_t] + p_t     Sec. 3.4-3.5, p of the real time instead of a position
     a   = softmax(Q K^T / sqrt(d_k)) V                Eq. 1, over the sample's own timestamps, several heads
     x   = x + W_o a                                   Sec. 3.1, x normalised before (or after: `norm = "post"`)
     x   = x + W_2 relu(W_1 x)                         Eq. 2, likewise
@@ -15,6 +15,7 @@ Only the attention is padded; all else is computed on the timestamps there are.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,11 +24,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from raindrop.batch import Batch
-from raindrop.models.base import Activation, DataSpec, Head, Model, Output, TimeEncoding, at_slots
+from raindrop.models.base import DataSpec, HeadConfig, Model, Output, TimeEncoding, at_slots
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerConfig:
+class TransformerConfig(HeadConfig):
     """Two layers, as in Raindrop's comparison."""
 
     imputation: Literal["indicator", "mean"] = "indicator"
@@ -46,19 +47,12 @@ class TransformerConfig:
     """Base of the time encoding's wave lengths."""
     time_scale: float = 1.0
     """Times are divided by this before they are encoded; 1 keeps the table's unit."""
-    static_dim: int | None = None
-    """Size of the projected statics; as many as sensors where not given."""
-    hidden: int = 128
-    """Neurons in the classifier's first layer."""
-    activation: Activation = "relu"
-    """Activation in the classifier."""
     dropout: float = 0.2
     """Dropout in the encoder and the classifier."""
 
     def __post_init__(self) -> None:
-        for name in ("dim", "layers", "heads", "feedforward", "hidden"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        super().__post_init__()
+        self.require_positive("dim", "layers", "heads", "feedforward")
         if self.dim % self.heads or self.dim % 2:
             raise ValueError(f"dim must be even and divisible by heads; {self.dim} with {self.heads} heads is not.")
 
@@ -74,20 +68,13 @@ class Transformer(Model):
         self.encode_time = TimeEncoding(config.dim, config.time_base, config.time_scale)
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
         self.final = nn.LayerNorm(config.dim) if config.norm == "pre" else nn.Identity()
-        self.head = Head(
-            config.dim,
-            spec,
-            static_dim=config.static_dim or spec.num_sensors,
-            hidden=config.hidden,
-            activation=config.activation,
-            dropout=config.dropout,
-        )
+        self.head = config.head(config.dim, spec)
 
     def forward(self, batch: Batch) -> Output:
         token = at_slots(batch)  # (s, u)
         if self.config.imputation == "indicator":
             token = torch.cat([token, batch.observed.to(token.dtype)], dim=1)
-        x = self.embed(token) + self.encode_time(batch.time)  # (s, d)
+        x = math.sqrt(self.config.dim) * self.embed(token) + self.encode_time(batch.time)  # (s, d)
         layout = Padding.of(batch)
         for layer in self.layers:
             x = layer(x, layout)

@@ -1,0 +1,142 @@
+"""Samples a second that each model trains on, at the shape of P12, and beside it PyPOTS's version of the same model.
+
+    python benchmarks/models.py [MODEL ...] [--rival PYTHON] [--samples 512] [--threads 1] [--preset paper]
+
+Made-up readings: 36 sensors, about 70 timestamps a sample (up to 215) and about 400 readings. PYTHON is an interpreter
+that has pypots 1.5 (or $RAINDROP_RIVAL); it gets the same readings as a dense array and the same batch size, in the
+same run. The figure is that of an epoch once all is set up: for PyPOTS the time of three epochs less that of one. For
+trees it is the whole fit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SENSORS, LONGEST, BATCH = 36, 215, 128
+RIVALS: dict[str, tuple[str, dict[str, Any]]] = {"grud": ("GRUD", {"rnn_hidden_size": 49})}
+"""Model -> PyPOTS's class and its settings, equal to ours in size."""
+
+
+def draw(samples: int, seed: int = 0) -> dict[str, np.ndarray]:
+    """Random readings as columns, and labels."""
+    rng = np.random.default_rng(seed)
+    lengths = np.clip(rng.gamma(6, 12, samples).astype(int), 1, LONGEST)
+    owner = np.repeat(np.arange(samples), lengths)
+    time_of = np.round(rng.random(len(owner)) * 2880) / 60
+    keep = np.unique(np.stack([owner, time_of]), axis=1)  # distinct timestamps, in order
+    owner, time_of = keep[0].astype(int), keep[1]
+    slot, sensor = np.nonzero(rng.random((len(owner), SENSORS)) < 400 / 70 / SENSORS)
+    return {
+        "sample": owner[slot],
+        "time": time_of[slot],
+        "sensor": sensor,
+        "value": rng.normal(size=len(slot)),
+        "label": np.arange(samples) % 2,
+    }
+
+
+def table_of(columns: dict[str, np.ndarray]) -> Any:
+    import raindrop as rd
+
+    names = [f"s{u:02d}" for u in range(SENSORS)]
+    events = {name: columns[name] for name in ("time", "value")}
+    events |= {"sample": columns["sample"].astype(str), "sensor": np.array(names)[columns["sensor"]]}
+    samples = {"sample": np.arange(len(columns["label"])).astype(str), "label": columns["label"]}
+    return rd.EventTable.from_frames(events, samples, label="label", sensors=names)
+
+
+def ours(model: str, preset: str, table: Any) -> float:
+    """Seconds per epoch, the faster of two; of a whole fit where there are no epochs."""
+    from raindrop.classifier import Classifier
+    from raindrop.models import MODELS, DirectModel
+
+    direct = issubclass(MODELS[model].model, DirectModel)
+    changes = {} if direct else {"train.epochs": 2, "train.batch": BATCH, "train.patience": 0}
+    started = time.perf_counter()
+    clf = Classifier(model, preset=preset, config={"train.holdout": 0.0, **changes}).fit(table)
+    took = time.perf_counter() - started
+    return took if direct else min(record["seconds"] for record in clf.history_)
+
+
+def dense(columns: dict[str, np.ndarray]) -> np.ndarray:
+    """(sample, rank of the timestamp, sensor), NaN where nothing was read."""
+    out = np.full((len(columns["label"]), LONGEST, SENSORS), np.nan, dtype=np.float32)
+    for sample in range(len(out)):
+        held = columns["sample"] == sample
+        rank = np.unique(columns["time"][held], return_inverse=True)[1]
+        out[sample, rank, columns["sensor"][held]] = columns["value"][held]
+    return out
+
+
+def run_rival(name: str, settings: dict[str, Any], path: Path, threads: int) -> None:
+    """In the rival's interpreter: print the seconds of one epoch."""
+    import pypots.classification
+    import torch
+
+    torch.set_num_threads(threads)
+    held = np.load(path)
+    took = {}
+    for epochs in (1, 3):
+        model = getattr(pypots.classification, name)(
+            n_steps=LONGEST, n_features=SENSORS, n_classes=2, batch_size=BATCH, epochs=epochs, verbose=False, **settings
+        )
+        started = time.perf_counter()
+        model.fit({"X": held["X"], "y": held["y"]})
+        took[epochs] = time.perf_counter() - started
+    print(json.dumps({"seconds": (took[3] - took[1]) / 2}))
+
+
+def rival_seconds(python: str, model: str, columns: dict[str, np.ndarray], threads: int) -> float:
+    name, settings = RIVALS[model]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "readings.npz"
+        np.savez(path, X=dense(columns), y=columns["label"])
+        command = [python, __file__, "--as-rival", name, json.dumps(settings), str(path), "--threads", str(threads)]
+        done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{python} failed:\n{done.stderr[-2000:]}")
+    return float(json.loads(done.stdout.strip().splitlines()[-1])["seconds"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", metavar="MODEL", help="all of the registry where none is named")
+    parser.add_argument("--rival", default=os.environ.get("RAINDROP_RIVAL"), metavar="PYTHON")
+    parser.add_argument("--samples", type=int, default=512)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--preset", default="paper")
+    parser.add_argument("--as-rival", nargs=3, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.as_rival:
+        name, settings, path = asked.as_rival
+        run_rival(name, json.loads(settings), Path(path), asked.threads)
+        return
+    import torch
+
+    from raindrop.models import MODELS
+
+    torch.set_num_threads(asked.threads)
+    columns = draw(asked.samples)
+    table = table_of(columns)
+    print(f"{table}, {asked.threads} thread(s), preset {asked.preset}: samples per second in training")
+    for model in asked.models or list(MODELS):
+        rate = asked.samples / ours(model, asked.preset, table)
+        line = f"{model:<12} {rate:>8,.0f}"
+        if asked.rival and model in RIVALS:
+            other = asked.samples / rival_seconds(asked.rival, model, columns, asked.threads)
+            line += f"   PyPOTS {other:>8,.0f}   {rate / other:.1f} times as fast"
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
