@@ -6,9 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from raindrop.models.base import DataSpec, DirectModel, Model, Output
+from raindrop.models.dgm2 import DGM2, DGM2Config
 from raindrop.models.grud import GRUD, GRUDConfig
+from raindrop.models.ipnet import IPNet, IPNetConfig
 from raindrop.models.mtand import MTAND, MTANDConfig
+from raindrop.models.mtgnn import MTGNN, MTGNNConfig
+from raindrop.models.odernn import ODERNN, ODERNNConfig
 from raindrop.models.raindrop import Raindrop, RaindropConfig
+from raindrop.models.seft import SeFT, SeFTConfig
 from raindrop.models.transformer import Transformer, TransformerConfig
 from raindrop.models.trees import Trees, TreesConfig
 
@@ -75,4 +80,9 @@ MODELS: dict[str, Entry] = {
             },
         },
     ),
+    "seft": Entry(SeFT, SeFTConfig, {"paper": {}, "tuned": {}}),
+    "ipnet": Entry(IPNet, IPNetConfig, {"paper": {}, "tuned": {}}),
+    "dgm2": Entry(DGM2, DGM2Config, {"paper": {}, "tuned": {}}),
+    "mtgnn": Entry(MTGNN, MTGNNConfig, {"paper": {}, "tuned": {}}),
+    "odernn": Entry(ODERNN, ODERNNConfig, {"paper": {}, "tuned": {}}),
 }

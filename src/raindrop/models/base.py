@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 import torch
@@ -78,6 +79,26 @@ class TimeEncoding(nn.Module):
         return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)  # (s, p)
 
 
+class Clock(nn.Module):
+    """Times from the start of the training readings, in the unit in which their range is `window` long.
+
+    So a setting that a paper gives for its window of 48 hours means the same for a table in seconds.
+    """
+
+    def __init__(self, spec: DataSpec, window: float):
+        super().__init__()
+        start, end = spec.window
+        self.start, self.window = start, window
+        self.rate = window / (end - start) if end > start else 1.0
+
+    def forward(self, time: Tensor) -> Tensor:
+        return (time - self.start) * self.rate
+
+    def reference(self, count: int) -> Tensor:
+        """(k,) points evenly over the window, both ends included."""
+        return torch.linspace(0.0, self.window, count)
+
+
 class Head(nn.Module):
     """Statics through one linear layer, beside the sample embedding, through a two-layer classifier (Sec. 3.5)."""
 
@@ -149,6 +170,17 @@ def at_slots(batch: Batch) -> Tensor:
     """(s, sensor): the reading of each sensor at each timestamp; 0, the training mean, where there is none."""
     flat = batch.value.new_zeros(batch.num_slots * batch.num_sensors)
     return flat.index_copy(0, batch.cell, batch.value).view(batch.num_slots, batch.num_sensors)
+
+
+def feed_forward(*widths: int, dropout: float = 0.0) -> nn.Sequential:
+    """Linear layers of these widths, each followed by ReLU and dropout, drawn so that a signal keeps its size (He)."""
+    layers: list[nn.Module] = []
+    for wide, narrow in pairwise(widths):
+        linear = nn.Linear(wide, narrow)
+        nn.init.kaiming_uniform_(linear.weight, nonlinearity="relu")
+        nn.init.zeros_(linear.bias)
+        layers += [linear, nn.ReLU(), nn.Dropout(dropout)]
+    return nn.Sequential(*layers)
 
 
 def uniform(*shape: int, bound: float = 1.0) -> nn.Parameter:
