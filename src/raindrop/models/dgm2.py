@@ -1,5 +1,5 @@
-"""DGM2-O (Wu et al., "Dynamic Gaussian Mixture based Deep Generative Model For Robust Forecasting on Sparse Multivariate
-Time Series", AAAI 2021), with a classifier on top. A sample moves from latent cluster to latent cluster.
+"""DGM2-O (Wu et al., "Dynamic Gaussian Mixture based Deep Generative Model For Robust Forecasting on Sparse
+Multivariate Time Series", AAAI 2021) with a classifier on top. A sample moves from latent cluster to latent cluster.
 
 Pre-imputation   readings are smoothed to reference points r_k by Gaussian kernels, and sensors mixed by rho
 Inference        s_k = GRU(ODESolve(s_{k-1}), [x_k, seen_k, z_{k-1}]),  q(z_k | x, z_{k-1}) = softmax(W s_k)
@@ -122,7 +122,8 @@ class DGM2(Model):
         log_p = torch.cat([basis.expand(len(log_p), 1, -1), log_p], dim=1)  # (b, k, z)
         log_q = path.q.clamp_min(1e-8).log()
         divergence = (path.q * (log_q - log_p)).sum(-1).mean()
-        return self.mixture(batch, time / self.config.window, path, h) - divergence
+        likelihood: Tensor = self.mixture(batch, time / self.config.window, path, h)
+        return likelihood - divergence
 
 
 class ClusterRNN(nn.Module):
