@@ -159,8 +159,8 @@ class GatedInception(nn.Module):
         # Short kernels get zeros for what they do not see: one product instead of four, over the same rows.
         weights, biases = zip(*(tuple(kernel.parameters()) for kernel in self.kernels), strict=True)
         weight = torch.cat([F.pad(w, (0, past.shape[-1] - w.shape[1])) for w in weights])
-        out = F.linear(past, weight, torch.cat(biases))
-        content, gate = out.view(*out.shape[:2], len(KERNELS), 2, -1).unbind(-2)  # (s, v, kernel, c/4)
+        out = F.linear(past, weight, torch.cat(biases))  # (s, v, 2c)
+        content, gate = out.view(*x.shape[:2], len(KERNELS), 2, x.shape[-1] // len(KERNELS)).unbind(-2)
         return (torch.tanh(content) * torch.sigmoid(gate)).flatten(-2)
 
 
