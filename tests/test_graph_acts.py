@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from raindrop.batch import Batch
 from raindrop.errors import DataError
@@ -20,6 +21,10 @@ SENDERS = ("embedded", "observed")
 NUDGE = 1e-4  # far below the gaps between edge weights, so that the same edges survive
 
 
+def as_double(batch: Batch) -> Batch:
+    return replace(batch, value=batch.value.double(), time=batch.time.double(), statics=batch.statics.double())
+
+
 @pytest.fixture
 def table(make_table: Callable[..., EventTable]) -> EventTable:
     return make_table(sensors=6)
@@ -27,8 +32,7 @@ def table(make_table: Callable[..., EventTable]) -> EventTable:
 
 @pytest.fixture
 def batch(table: EventTable, make_batch: Callable[..., Batch]) -> Batch:
-    batch = make_batch(table)
-    return replace(batch, value=batch.value.double(), time=batch.time.double(), statics=batch.statics.double())
+    return as_double(make_batch(table))
 
 
 @pytest.fixture
@@ -207,7 +211,7 @@ FLIPS: dict[str, Flip] = {
     "similarity": Flip(0.5),
     "reconstruction": Flip(0.5, given={"senders": "observed"}),
     "mask_indicator": Flip(True),
-    "initial_edges": Flip((("sensor 0", "sensor 1", 1.0), ("sensor 2", "sensor 1", 0.5))),
+    "initial_edges": Flip((("sensor 0", "sensor 1", 1.0), ("sensor 1", "sensor 2", 0.5))),
     "long_series": Flip("cut", given={"max_times": 3}),
     "max_times": Flip(3, given={"long_series": "thin"}),
     "messages": Flip(False),
@@ -262,3 +266,41 @@ def test_no_setting_is_silently_ignored(build, batch, name):
 @pytest.mark.parametrize(("name", "flip"), MORE_FLIPS, ids=[f"{name}={flip.to}" for name, flip in MORE_FLIPS])
 def test_other_values_of_a_setting_act_too(build, batch, name, flip):
     assert_flip_acts(build, batch, name, flip)
+
+
+# ------------------------------------------------------------------ every setting keeps the contract of every model
+
+VARIANTS = [
+    pytest.param(flip.given | {name: flip.to}, id=name if isinstance(flip.to, tuple) else f"{name}={flip.to}")
+    for name, flip in (*FLIPS.items(), *MORE_FLIPS)
+    if flip.error is None
+]
+
+
+@pytest.mark.parametrize("settings", VARIANTS)
+def test_with_any_setting_every_parameter_learns(build, batch, settings):
+    model = build(**settings).train()
+    output = model(batch)
+    (cross_entropy(output.logits, batch.label) + output.penalty).backward()
+    for name, weight in model.named_parameters():
+        assert weight.grad is not None, f"{name} receives no gradient"
+        assert weight.grad.isfinite().all(), f"{name} has a gradient that is not finite"
+        assert weight.grad.any(), f"{name} has a gradient of 0"
+
+
+@pytest.mark.parametrize("settings", VARIANTS)
+def test_with_any_setting_a_sample_has_the_same_result_alone_as_in_a_batch(build, table, batch, make_batch, settings):
+    model = build(**settings)
+    together = model(batch).logits
+    for b in range(len(table)):
+        torch.testing.assert_close(model(as_double(make_batch(table, [b]))).logits[0], together[b])
+
+
+@pytest.mark.parametrize("settings", VARIANTS)
+def test_with_any_setting_a_batch_without_readings_can_be_learned_from(build, table, make_batch, settings):
+    model, batch = build(**settings).train(), as_double(make_batch(table, [5, 5]))
+    assert batch.num_slots == 0
+    output = model(batch)
+    (cross_entropy(output.logits, batch.label) + output.penalty).backward()
+    assert output.logits.isfinite().all()
+    assert all(weight.grad is None or weight.grad.isfinite().all() for weight in model.parameters())

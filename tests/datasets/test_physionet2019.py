@@ -133,6 +133,11 @@ def test_an_archive_gives_what_the_folder_gives(p19_folder: Path, tmp_path: Path
     assert physionet2019.convert(pack(p19_folder, tmp_path / f"p19.{kind}")).table.fingerprint == expected
 
 
+def test_samples_ascend_in_whatever_order_the_sources_are_given(p19_folder: Path) -> None:
+    sources = [p19_folder / "training_setB", p19_folder / "training_setA"]
+    assert physionet2019.convert(sources).table.ids == ["1", "2", "5", "100008", "100009"]
+
+
 def test_converting_twice_writes_the_same_bytes_and_reads_back_the_same(p19_folder: Path, tmp_path: Path) -> None:
     first = physionet2019.convert(p19_folder).write(tmp_path / "first")
     conversion = physionet2019.convert(p19_folder)

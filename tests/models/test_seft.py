@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -74,8 +76,6 @@ def test_the_running_mean_of_a_sample_does_not_hear_of_the_others(batch):
 
 
 def test_the_order_of_readings_at_one_time_does_not_matter(table, batch, make_spec):
-    from dataclasses import replace
-
     model = build(table, make_spec, context="cumulative")
     rng = np.random.default_rng(0)
     order = torch.from_numpy(np.lexsort([rng.random(len(batch.value)), batch.slot.numpy()]))

@@ -1,7 +1,8 @@
-"""DGM2-O (Wu et al., "Dynamic Gaussian Mixture based Deep Generative Model For Robust Forecasting on Sparse Multivariate
-Time Series", AAAI 2021), with a classifier on top. A sample moves from latent cluster to latent cluster.
+"""DGM2-O (Wu et al., "Dynamic Gaussian Mixture based Deep Generative Model For Robust Forecasting on Sparse
+Multivariate Time Series", AAAI 2021) with a classifier on top. A sample moves from latent cluster to latent cluster.
 
-Pre-imputation   readings are smoothed to reference points r_k by Gaussian kernels, and sensors mixed by rho
+Pre-imputation   x_k = seen_k * own + (1 - seen_k) * others, at reference points r_k: what Gaussian kernels smooth the
+                 sensor's own readings to, and what they and rho make of those of all sensors
 Inference        s_k = GRU(ODESolve(s_{k-1}), [x_k, seen_k, z_{k-1}]),  q(z_k | x, z_{k-1}) = softmax(W s_k)
 Transition       h_k = ODESolve(GRU(h_{k-1}, z_k)),                     p(z_{k+1} | z_1..k) = softmax(W' h_k)
 Mixture          psi_k = (1 - gamma_k) q(z_k) + gamma_k p(mu), with basis weights p(mu) and gate gamma_k in (0, 1)
@@ -9,9 +10,9 @@ Emission         a reading of sensor v next to r_k ~ N(mu_{z, v}, sigma^2) with 
 Learning         cross entropy - weight * ELBO,  ELBO = E_psi[log p(readings | z)] - KL(q || p), p(z_1) = p(mu)
 
 The O stands for the ODE: between reference points states follow dh/dt = f(h). Reference points are the same for all
-samples, so one loop over them serves the whole batch. Two things are ours: what the paper calls mask, the imputation's
-trust at a reference point, is 1 - exp(-intensity); and the classifier sees the last state and the mean of q over the
-reference points. In training z_k is a Gumbel-softmax draw, at prediction it is q itself.
+samples, so one loop over them serves the whole batch. Two things are ours: a reference point need not have a reading, so
+seen_k, which is 0 or 1 in the paper, is 1 - exp(-intensity); and the classifier sees the last state and the mean of q
+over the reference points. In training z_k is a Gumbel-softmax draw, at prediction it is q itself.
 
 Axes: n a reading, b a sample, v a sensor, k a reference point, z a cluster.
 """
@@ -106,8 +107,9 @@ class DGM2(Model):
     def forward(self, batch: Batch) -> Output:
         time = batch.slots.spread(self.clock(batch.time))  # (n,)
         smoothed = self.smooth(batch, time, self.points.expand(batch.num_samples, -1))
-        x = self.mix(smoothed.value, smoothed.log_intensity)  # (b, k, v)
-        seen = -torch.expm1(-smoothed.log_intensity.exp())
+        seen = -torch.expm1(-smoothed.log_intensity.exp())  # (b, k, v)
+        others = self.mix(smoothed.value, smoothed.log_intensity)
+        x = seen * smoothed.value + (1 - seen) * others
         path = self.inference.infer(torch.cat([x, seen], dim=-1), draw=self.training)
         embedding = torch.cat([path.last, path.q.mean(1)], dim=-1)
         penalty = x.new_zeros(())
@@ -122,7 +124,8 @@ class DGM2(Model):
         log_p = torch.cat([basis.expand(len(log_p), 1, -1), log_p], dim=1)  # (b, k, z)
         log_q = path.q.clamp_min(1e-8).log()
         divergence = (path.q * (log_q - log_p)).sum(-1).mean()
-        return self.mixture(batch, time / self.config.window, path, h) - divergence
+        likelihood: Tensor = self.mixture(batch, time / self.config.window, path, h)
+        return likelihood - divergence
 
 
 class ClusterRNN(nn.Module):

@@ -1,7 +1,7 @@
 """Readings of each sensor smoothed to any points in time, as IP-Net and DGM2 do; ragged: no reading is padded.
 
-A kernel exp(-alpha (t - r)^2) is 0 in floating point a few hours from a reading. So the nearest reading's share is taken
-out of the exponent: w = exp(-alpha (d - nearest)) is 1 for the nearest and needs no logarithm of 0.
+A kernel exp(-alpha (t - r)^2) is 0 in floating point a few hours from a reading. So the nearest reading's share is
+taken out of the exponent: w = exp(-alpha (d - nearest)) is 1 for the nearest and needs no logarithm of 0.
 
 Axes: n a reading, b a sample, v a sensor, k a point in time.
 """

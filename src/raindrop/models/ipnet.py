@@ -9,8 +9,8 @@ second layer, across sensors:
     tau_kd = sum_d' rho_dd' lambda_kd' sigma_kd' / sum_d' lambda_kd'
 What the prediction network sees at r_k is [tau, lambda, gamma - tau]: trend, intensity, what the trend leaves out.
 Sec. 3.2.2, prediction: a GRU over the reference points; its last state, with the statics, is classified.
-Sec. 3.2.3, learning: cross entropy + delta * squared error of tau at the times of readings that were held out, told from
-the readings that were not.
+Sec. 3.2.3, learning: cross entropy + delta * squared error of tau at the times of readings that were held out, told
+from the readings that were not.
 
 Axes: n a reading, b a sample, v a sensor, k a reference point, t a timestamp.
 """

@@ -1,15 +1,15 @@
 """MTGNN (Wu et al., "Connecting the Dots: Multivariate Time Series Forecasting with Graph Neural Networks", KDD 2020).
 
-Sec. 4.2  one graph for all samples: M_1 = tanh(a E_1 T_1), M_2 = tanh(a E_2 T_2), A = ReLU(tanh(a (M_1 M_2' - M_2 M_1')));
-          of each row the top k entries stay
+Sec. 4.2  one graph for all samples: M_1 = tanh(a E_1 T_1), M_2 = tanh(a E_2 T_2),
+          A = ReLU(tanh(a (M_1 M_2' - M_2 M_1'))); of each row the top k entries stay
 Sec. 4.3  mix-hop propagation along it: H_k = beta H_in + (1 - beta) D^-1 (A + I) H_{k-1}, H_out = sum_k H_k W_k;
           once with A and once with A', added
 Sec. 4.4  dilated inception: convolutions over time with kernels 2, 3, 6, 7, one quarter of the output each, gated
           tanh(.) * sigmoid(.); the dilation grows by q from layer to layer
 Sec. 4.5  residual and skip connections; layer norm
 
-The series is mean-imputed: at every timestamp of the sample each sensor has its reading or 0, the mean. As the paper does
-for traffic, time is a further input. What is ours, for classification of series of any length:
+The series is mean-imputed: at every timestamp of the sample each sensor has its reading or 0, the mean. As the paper
+does for traffic, time is a further input. What is ours, for classification of series of any length:
 - all timestamps of all samples lie one after the other, and a convolution looks back within its sample, where it sees
   zeros before the first timestamp: there is no padding;
 - layer norm is over sensors and width at one timestamp, instead of over a series of fixed length;
@@ -147,7 +147,7 @@ class Layer(nn.Module):
 
 
 class GatedInception(nn.Module):
-    """Sec. 4.4: tanh(conv) * sigmoid(conv), a quarter of each from every kernel size; a kernel of k sees k timestamps."""
+    """Sec. 4.4: tanh(conv) * sigmoid(conv), a quarter of each from every kernel; one of size k sees k timestamps."""
 
     def __init__(self, width: int, dilation: int):
         super().__init__()
@@ -157,10 +157,10 @@ class GatedInception(nn.Module):
     def forward(self, x: Tensor, rank: Tensor) -> Tensor:  # (s, v, c), (s,)
         past = torch.cat([earlier(x, rank, self.dilation * lag) for lag in range(max(KERNELS))], dim=-1)  # (s, v, 7c)
         # Short kernels get zeros for what they do not see: one product instead of four, over the same rows.
-        weight = torch.cat([F.pad(kernel.weight, (0, past.shape[-1] - kernel.in_features)) for kernel in self.kernels])
-        bias = torch.cat([kernel.bias for kernel in self.kernels])
-        out = F.linear(past, weight, bias).unflatten(-1, (len(KERNELS), 2, -1))  # (s, v, kernel, content or gate, c/4)
-        content, gate = out.unbind(-2)
+        weights, biases = zip(*(tuple(kernel.parameters()) for kernel in self.kernels), strict=True)
+        weight = torch.cat([F.pad(w, (0, past.shape[-1] - w.shape[1])) for w in weights])
+        out = F.linear(past, weight, torch.cat(biases))  # (s, v, 2c)
+        content, gate = out.view(*x.shape[:2], len(KERNELS), 2, x.shape[-1] // len(KERNELS)).unbind(-2)
         return (torch.tanh(content) * torch.sigmoid(gate)).flatten(-2)
 
 

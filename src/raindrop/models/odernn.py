@@ -5,8 +5,8 @@
 and the state after the last timestamp, with the statics, is classified.
 
 The solver takes the same number of steps over every gap, each as long as its share of the gap; so all samples step
-together, and no sample's steps depend on who else is in the batch. Samples lie longest first, and a sample that has ended
-takes no further part: nothing is padded. The only loop is the one over timestamps.
+together, and no sample's steps depend on who else is in the batch. Samples lie longest first, and a sample that has
+ended takes no further part: nothing is padded. The only loop is the one over timestamps.
 
 Axes: s a timestamp of a sample, b a sample, h the state.
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -61,7 +62,7 @@ class ODERNN(Model):
         self.config = config
         self.clock = Clock(spec, config.window)
         widths = [config.hidden, *[config.width] * config.layers]
-        layers = [layer for pair in zip(widths, widths[1:], strict=False) for layer in (nn.Linear(*pair), nn.Tanh())]
+        layers = [layer for pair in pairwise(widths) for layer in (nn.Linear(*pair), nn.Tanh())]
         self.f = nn.Sequential(*layers, nn.Linear(config.width, config.hidden))
         self.jump = GRUJump(2 * spec.num_sensors, config.hidden)
         self.head = Head(

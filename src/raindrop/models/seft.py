@@ -1,13 +1,13 @@
 """SeFT (Horn et al., "Set Functions for Time Series", ICML 2020): a sample is a set of readings, and nothing is padded.
 
-Sec. 3.2  s_j = [p(t_j) || value || sensor, one-hot]; statics, encoded to the same width, are one more element of the set
+Sec. 3.2  s_j = [p(t_j) || value || sensor, one-hot]; statics, encoded to the same width, are one more element
 Eq. 1     f(S) = g(sum_j a_j h(s_j)), with h and g networks of dense layers
 Eq. 3-4   K_ji = [f'(S), s_j] W_i, e_ji = K_ji . Q_i / sqrt(d), a_ji = softmax over j of e_ji, for each head i
           f'(S) = mean over the set of a further network (written psi in the published code)
 
-K . Q is linear, so f'(S) adds the same number to every e_ji of a set and the softmax cancels it: with the context of the
-whole set, the attention is softmax_j(s_j W_i Q_i) whatever f' is, and we do not compute f'. With the cumulative context
-(the paper's form for online prediction) f' sees the elements up to t_j; it does not cancel, and it is computed.
+K . Q is linear, so f'(S) adds the same number to every e_ji of a set and the softmax cancels it: with the context of
+the whole set, the attention is softmax_j(s_j W_i Q_i) whatever f' is, and we do not compute f'. With the cumulative
+context (the paper's form for online prediction) f' sees the elements up to t_j; there it does not cancel.
 
 Axes: n a reading, e an element (the samples' statics, then the readings), b a sample, i a head.
 """
