@@ -16,13 +16,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
+from raindrop.clocks import SECONDS, TimeUnit
 from raindrop.errors import DataError, count_of, suggest
 from raindrop.files import atomic_folder, write_json
 from raindrop.ingest import (
-    SECONDS,
     BeforeReference,
     Duplicates,
-    TimeUnit,
     Unlisted,
     names_of,
     one_of,

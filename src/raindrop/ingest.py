@@ -14,13 +14,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from raindrop.clocks import TimeUnit, as_clock, as_numbers, in_unit, in_words
 from raindrop.errors import DataError, MissingExtraError, count_of, suggest
 
 Duplicates = Literal["error", "last", "mean"]
 BeforeReference = Literal["error", "keep", "drop"]
 Unlisted = Literal["error", "drop"]
-TimeUnit = Literal["seconds", "minutes", "hours", "days"]
-SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86400.0}
 
 
 @dataclass(frozen=True)
@@ -132,9 +131,9 @@ def sort_readings(
     rows = pl.DataFrame(
         {
             "sample": ids_as_text(events[sample], "sample", what),
-            "time": _clock(events[time], time_unit, what),
+            "time": as_clock(events[time], time_unit, what),
             "sensor": ids_as_text(events[sensor], "sensor", what),
-            "value": _number(events[value], "value", what),
+            "value": as_numbers(events[value], "value", what),
         }
     ).with_row_index("row")
     _refuse(rows, pl.col("sample").is_null(), what, "have no sample", "Every reading belongs to a sample")
@@ -178,27 +177,6 @@ def sort_readings(
         time_unit=time_unit,
         dropped={reason: number for reason, number in dropped.items() if number},
     )
-
-
-def _number(column: pl.Series, role: str, what: str) -> pl.Series:
-    """The column as float64; text that is not a number is an error."""
-    rule = f"A {role} is a number" + (" or a date time like 2024-01-31 08:15:00" if role == "time" else "")
-    if column.dtype == pl.Boolean or column.dtype.is_numeric() or column.dtype == pl.Null:
-        return column.cast(pl.Float64)
-    if column.dtype in (pl.String, pl.Categorical, pl.Enum):
-        text = column.cast(pl.String).str.strip_chars()
-        text = text.set(text == "", None)
-        number = text.cast(pl.Float64, strict=False)
-        wrong = text.is_not_null() & number.is_null()
-        if wrong.any():
-            row = int(wrong.arg_max() or 0)
-            raise DataError(
-                f"{what}: column '{column.name}' holds text where a {role} belongs in "
-                f"{count_of(int(wrong.sum()), len(column), 'rows')} (first: row {row + 1:,}, '{text[row]}').\n"
-                f"{rule}; turn these into numbers, or drop the rows."
-            )
-        return number
-    raise DataError(f"{what}: column '{column.name}' is of type {column.dtype}. {rule}; convert the column first.")
 
 
 def _refuse(
@@ -291,13 +269,13 @@ def _relative_time(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Times, and the samples' cutoffs, as numbers of `time_unit` since the sample's reference."""
     clock = rows["time"]
-    marks = {name: _clock(samples[name], time_unit, samples_what) for name in (reference, cutoff) if name is not None}
+    marks = {name: as_clock(samples[name], time_unit, samples_what) for name in (reference, cutoff) if name is not None}
     kind = clock.dtype if len(clock) else next((m.dtype for m in marks.values() if m.count()), clock.dtype)
     for name, mark in marks.items():
         if mark.count() and mark.dtype != kind:
             raise DataError(
-                f"{samples_what}: column '{name}' holds {_words(mark.dtype)}, but the times of {what} are "
-                f"{_words(kind)}. Both must be of one kind."
+                f"{samples_what}: column '{name}' holds {in_words(mark.dtype)}, but the times of {what} are "
+                f"{in_words(kind)}. Both must be of one kind."
             )
         marks[name] = mark.cast(kind)
     rows = rows.with_columns(clock.cast(kind).alias("time"))
@@ -312,61 +290,10 @@ def _relative_time(
         )["time"]
     else:
         return rows, samples.with_columns(mark.alias(name) for name, mark in marks.items())
-    rows = rows.with_columns(_in_unit(rows["time"] - zero.gather(rows["position"]), time_unit).alias("time"))
+    rows = rows.with_columns(in_unit(rows["time"] - zero.gather(rows["position"]), time_unit).alias("time"))
     if cutoff is not None:
-        samples = samples.with_columns(_in_unit(marks[cutoff] - zero, time_unit).alias(cutoff))
+        samples = samples.with_columns(in_unit(marks[cutoff] - zero, time_unit).alias(cutoff))
     return rows, samples
-
-
-def _clock(column: pl.Series, time_unit: TimeUnit, what: str) -> pl.Series:
-    """A column of times as date times, UTC where they have a time zone, or as float64 numbers of `time_unit`."""
-    if column.dtype in (pl.Categorical, pl.Enum):
-        column = column.cast(pl.String)
-    if column.dtype == pl.Date:
-        return column.cast(pl.Datetime("us"))
-    if column.dtype == pl.Datetime:
-        zoned = column.dtype.time_zone is not None  # type: ignore[attr-defined]
-        return column.cast(pl.Datetime("us", "UTC" if zoned else None), strict=False)
-    if column.dtype == pl.String and column.str.contains(r"^\s*\d+[-/.]\d+[-/.]\d").any():
-        return _clock(_dated(column, what), time_unit, what)
-    if column.dtype == pl.Duration:
-        return _in_unit(column, time_unit)
-    return _number(column, "time", what).fill_nan(None)
-
-
-def _dated(column: pl.Series, what: str) -> pl.Series:
-    """Date times from text; only the year first, since 01/02/2024 is one day here and another there."""
-    text = column.str.strip_chars()
-    text = text.set(text == "", None)
-    yearly = text.set(~text.str.contains(r"^\d{4}"), None)
-    try:
-        dated = yearly.str.to_datetime(time_unit="us", strict=False)
-    except pl.exceptions.PolarsError:  # no format fits the first ones
-        dated = yearly.str.to_datetime("%+", time_unit="us", strict=False)
-    wrong = text.is_not_null() & dated.is_null()
-    if wrong.any():
-        row = int(wrong.arg_max() or 0)
-        raise DataError(
-            f"{what}: {count_of(int(wrong.sum()), len(column), 'rows')} of column '{column.name}' cannot be read as "
-            f"date times (first: row {row + 1:,}, '{column[row]}').\n"
-            "Write all of them like 2024-01-31 08:15:00, or all with a time zone like 2024-01-31T08:15:00+01:00."
-        )
-    return dated
-
-
-def _in_unit(column: pl.Series, time_unit: TimeUnit) -> pl.Series:
-    """Durations as float64 numbers of `time_unit`; numbers are that already."""
-    if column.dtype == pl.Duration:
-        ticks = {"ms": 1e3, "us": 1e6, "ns": 1e9}[column.dtype.time_unit]  # type: ignore[attr-defined]
-        number = column.to_physical().cast(pl.Float64).to_numpy() / (SECONDS[time_unit] * ticks)
-        return pl.Series(column.name, number, nan_to_null=True)  # polars would multiply by the rounded inverse
-    return column
-
-
-def _words(kind: pl.DataType) -> str:
-    if kind == pl.Datetime:
-        return f"date times {'without' if kind.time_zone is None else 'with'} a time zone"  # type: ignore[attr-defined]
-    return "numbers"
 
 
 def _positions(samples: pl.DataFrame) -> pl.Series:

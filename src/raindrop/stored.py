@@ -12,9 +12,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from raindrop.clocks import TimeUnit
 from raindrop.errors import DataError
 from raindrop.files import file_checksum
-from raindrop.ingest import TimeUnit
 
 FORMAT = 1
 ARRAYS = {"offsets": np.int64, "time": np.float64, "sensor": np.int32, "value": np.float32}
