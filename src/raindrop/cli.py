@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cyclopts import App, Parameter
+from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -36,8 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     app.version = VERSION
     try:
-        app(arguments)
-    except RaindropError as error:
+        command, bound, _ = app.parse_args(arguments, print_error=False, exit_on_error=False)
+        command(*bound.args, **bound.kwargs)
+    except (RaindropError, CycloptsError) as error:
         Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold red]error:[/] {escape(str(error))}")
         sys.exit(1)
     except KeyboardInterrupt:
