@@ -142,10 +142,11 @@ def train(
     parallel.join()
     try:
         clf.fit(parts["train"], validation=parts.get("val"), run=out, resume=True, tensorboard=tensorboard)
+        console.quiet = parallel.rank() != 0
         if parallel.rank() == 0:
             _write_parts(out, parts)
-            _summary(clf, parts)
-            console.print(f"wrote the model to {out}")
+        _summary(clf, parts)  # by all processes: they share the work
+        console.print(f"wrote the model to {escape(str(out))}")
     finally:
         parallel.leave()
 
