@@ -191,9 +191,9 @@ def evaluate(
     for share in (0.0, *hide_sensors):
         figures = clf.evaluate(hide_random_sensors(chosen, share, seed=seed) if share else chosen)
         results.append({"hidden": share, **figures})
-    shown = Table("sensors hidden", *list(results[0])[1:])
-    for row in results:
-        shown.add_row(f"{row['hidden']:.0%}", *(f"{row[name]:.4f}" for name in list(row)[1:]))
+    shown = Table("", "all sensors", *(f"{share:.0%} hidden" for share in hide_sensors))
+    for name in list(results[0])[1:]:
+        shown.add_row(name, *(f"{row[name]:.4f}" for row in results))
     console.print(shown)
     balance = {str(name): float((chosen.labels == name).mean()) for name in clf.classes_}
     rates = ", ".join(f"{name} {rate:.1%}" for name, rate in balance.items())
