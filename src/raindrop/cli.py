@@ -177,6 +177,7 @@ def evaluate(
         unknown_sensors: readings of sensors that training never saw are an error, or ignored.
         out: JSON file for the figures.
     """
+    from raindrop.batch import encode_labels
     from raindrop.classifier import load
     from raindrop.files import refuse_to_overwrite, write_json
     from raindrop.settings import hide_random_sensors
@@ -195,7 +196,8 @@ def evaluate(
     for name in list(results[0])[1:]:
         shown.add_row(name, *(f"{row[name]:.4f}" for row in results))
     console.print(shown)
-    balance = {str(name): float((chosen.labels == name).mean()) for name in clf.classes_}
+    codes = encode_labels(chosen.labels, clf.classes_)
+    balance = {str(name): float((codes == at).mean()) for at, name in enumerate(clf.classes_)}
     rates = ", ".join(f"{name} {rate:.1%}" for name, rate in balance.items())
     console.print(f"{len(chosen):,} samples, label {escape(str(chosen.roles.label))} ({escape(rates)})")
     if out is not None:
