@@ -202,12 +202,17 @@ def evaluate(
     console.print(f"{len(chosen):,} samples, label {escape(str(chosen.roles.label))} ({escape(rates)})")
     if out is not None:
         write_json(out, {"samples": len(chosen), "label": chosen.roles.label, "balance": balance, "results": results})
-        console.print(f"wrote the figures to {out}")
+        console.print(f"wrote the figures to {escape(str(out))}")
 
 
 @app.command
 def predict(
-    run: Path, data: Path, *, out: Path, unknown_sensors: Literal["error", "ignore"] = "error", part: str = "all"
+    run: Path,
+    data: Path,
+    *,
+    out: Path,
+    unknown_sensors: Literal["error", "ignore"] = "error",
+    part: Literal["all", "train", "val", "test"] = "all",
 ) -> None:
     """Class probabilities for every sample of a table; no labels needed.
 
@@ -219,13 +224,13 @@ def predict(
         part: all samples, or train, val or test of the run's own split.
     """
     from raindrop.classifier import load
-    from raindrop.files import refuse_to_overwrite
+    from raindrop.predictions import require_free
 
+    require_free(out)
     clf = load(run).set_params(unknown_sensors=unknown_sensors, progress=True)
-    refuse_to_overwrite(out)
     chosen = _choose(_read(data, None, (), None), run, part)
     clf.predict_table(chosen).write(out)
-    console.print(f"wrote {len(chosen):,} predictions to {out}")
+    console.print(f"wrote {len(chosen):,} predictions to {escape(str(out))}")
 
 
 def _read(data: Path, label: str | None, statics: Sequence[str], group: str | None) -> EventTable:
