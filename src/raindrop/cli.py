@@ -295,13 +295,14 @@ def _choose(table: EventTable, run: Path, part: str) -> EventTable:
     if not path.exists():
         raise ConfigError(f"{run}: has no split of its own, so there is no part '{part}'. Use --part all.")
     listed = pl.read_parquet(path)
-    wanted = listed.filter(pl.col("part") == ("test" if part == "auto" else part))["sample"]
+    named = "test" if part == "auto" else part
+    wanted = listed.filter(pl.col("part") == named)["sample"]
     chosen = table.samples["sample"].is_in(wanted.implode()).to_numpy()
     known = table.samples["sample"].is_in(listed["sample"].implode()).to_numpy()
     if part == "auto" and not known.any():
         return table  # other samples than those of the run
     if not chosen.any():
-        raise ConfigError(f"{run}: none of the table's samples is in part '{part}' of its split. Use --part all.")
+        raise ConfigError(f"{run}: none of the table's samples is in part '{named}' of its split. Use --part all.")
     if part == "auto":
         chosen |= ~known
         console.print(f"leaving out {int((~chosen).sum()):,} samples that the run was trained or validated on")
