@@ -146,8 +146,7 @@ def train(
                 if checkpoint and time.monotonic() - saved > 60 * config.checkpoint_minutes and step + 1 < len(plan):
                     save()
                     saved = time.monotonic()
-            loss = float(parallel.total(torch.tensor(progress.loss, dtype=torch.float64))) / parallel.size()
-            record: dict[str, Any] = {"epoch": epoch + 1, "loss": loss / len(plan)}
+            record: dict[str, Any] = {"epoch": epoch + 1, "loss": progress.loss / len(plan)}
             if validation is not None:
                 with _swapped(model, average):
                     figures = evaluate(cast(NDArray[np.int64], validation.labels), probabilities(model, validation))
@@ -182,7 +181,7 @@ def _step(
     weights: list[nn.Parameter],
     draw: list[int],
 ) -> float:
-    """One step of all processes, each on its share of the batch; the loss of this process."""
+    """One step of all processes, each on its share of the batch; the loss over the whole batch."""
     draw = [*draw, parallel.rank()]
     rng = np.random.default_rng(draw)
     torch.manual_seed(int(rng.integers(2**62)))
@@ -200,7 +199,7 @@ def _step(
                 "train.clip=1, or look for extreme values with 'raindrop inspect'."
             )
         objective.backward()
-    parallel.average_gradients(weights, len(share))
+    loss = parallel.average_gradients(weights, len(share), loss)
     if config.clip:
         nn.utils.clip_grad_norm_(weights, config.clip)
     optimiser.step()
