@@ -116,6 +116,8 @@ def train(
     steps = max(1, -(-len(training) // config.batch))
     saved = time.monotonic()
     board = _board(run, tensorboard)
+    if progress.history:  # the kill may have come between the checkpoint and the log
+        _log(run, progress.history, None)
 
     def save() -> None:
         if checkpoint is not None and parallel.rank() == 0:
