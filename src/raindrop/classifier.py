@@ -19,7 +19,7 @@ from raindrop import parallel
 from raindrop.batch import Batch, Collator
 from raindrop.errors import ConfigError, DataError, suggest
 from raindrop.events import EventTable
-from raindrop.files import content_checksum, refuse_to_overwrite
+from raindrop.files import content_checksum, make_folder, refuse_to_overwrite
 from raindrop.graph import SensorGraphs
 from raindrop.metrics import evaluate
 from raindrop.models import MODELS, DataSpec, DirectModel, Entry, Model
@@ -105,11 +105,12 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             self.model_: Model = entry.model(model_config, self._spec())
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-        parallel.join()
         learned_from = Collator(training, self.scaler_, self.classes_)
         chosen_by = None if held_out is None else self._collator(held_out, labelled=True)
+        parallel.join()
+        if folder is not None and parallel.rank() == 0:
+            make_folder(folder)
+        parallel.wait()
         if isinstance(self.model_, DirectModel):
             self._refuse_train_settings(train_config, tensorboard)
             self.history_ = self.model_.fit(learned_from, chosen_by, self.seed)

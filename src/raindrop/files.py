@@ -17,6 +17,16 @@ from raindrop.errors import OutputExistsError, RaindropError
 AT_CURRENT_FOLDER, EXCHANGE = -100, 2  # of renameat2(2)
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it; one that exists is fine. What a kill left half-written in it is removed."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RaindropError(f"{path}: the folder cannot be made ({error.strerror}).") from None
+    for partial in path.glob(".*.partial-*"):
+        partial.unlink(missing_ok=True)
+
+
 def refuse_to_overwrite(path: Path) -> None:
     """Raise unless `path` is free; an empty folder counts as free."""
     if path.is_dir() and not any(path.iterdir()):
