@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +20,7 @@ from raindrop import parallel
 from raindrop.batch import Batch, Collator
 from raindrop.errors import ConfigError, DataError, suggest
 from raindrop.events import EventTable
-from raindrop.files import content_checksum, make_folder, refuse_to_overwrite
+from raindrop.files import content_checksum, refuse_to_overwrite, run_folder
 from raindrop.graph import SensorGraphs
 from raindrop.metrics import evaluate
 from raindrop.models import MODELS, DataSpec, DirectModel, Entry, Model
@@ -108,27 +109,26 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         learned_from = Collator(training, self.scaler_, self.classes_)
         chosen_by = None if held_out is None else self._collator(held_out, labelled=True)
         parallel.join()
-        if folder is not None and parallel.rank() == 0:
-            make_folder(folder)
-        parallel.wait()
-        if isinstance(self.model_, DirectModel):
-            self._refuse_train_settings(train_config, tensorboard)
-            self.history_ = self.model_.fit(learned_from, chosen_by, self.seed)
-        else:
-            self.history_ = train(
-                self.model_,
-                learned_from,
-                chosen_by,
-                train_config,
-                seed=self.seed,
-                run=folder,
-                resume=resume,
-                identity=identity,
-                show=self.progress,
-                tensorboard=tensorboard,
-            )
-        if folder is not None and parallel.rank() == 0:
-            self._write(folder)
+        with nullcontext() if folder is None or parallel.rank() else run_folder(folder):
+            parallel.wait()
+            if isinstance(self.model_, DirectModel):
+                self._refuse_train_settings(train_config, tensorboard)
+                self.history_ = self.model_.fit(learned_from, chosen_by, self.seed)
+            else:
+                self.history_ = train(
+                    self.model_,
+                    learned_from,
+                    chosen_by,
+                    train_config,
+                    seed=self.seed,
+                    run=folder,
+                    resume=resume,
+                    identity=identity,
+                    show=self.progress,
+                    tensorboard=tensorboard,
+                )
+            if folder is not None and parallel.rank() == 0:
+                self._write(folder)
         parallel.wait()
         return self
 

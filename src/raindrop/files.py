@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,24 @@ from raindrop.errors import OutputExistsError, RaindropError
 AT_CURRENT_FOLDER, EXCHANGE = -100, 2  # of renameat2(2)
 
 
-def make_folder(path: Path) -> None:
-    """Make a folder, and those above it; one that exists is fine. What a kill left half-written in it is removed."""
+@contextmanager
+def run_folder(path: Path) -> Iterator[None]:
+    """Make a folder to work in; one that exists is fine. What a kill left half-written in it is removed.
+
+    If the work fails before it has written anything, the folder goes again.
+    """
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RaindropError(f"{path}: the folder cannot be made ({error.strerror}).") from None
     for partial in path.glob(".*.partial-*"):
         partial.unlink(missing_ok=True)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            path.rmdir()  # does so only where it is empty
+        raise
 
 
 def refuse_to_overwrite(path: Path) -> None:
