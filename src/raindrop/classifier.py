@@ -180,9 +180,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: EventTable) -> NDArray[np.float32]:
         """(samples, classes), columns in the order of `classes_`."""
-        return (
-            probabilities(self.model_, self._data(X), self.progress) if len(_table(X, "predict")) else self._nothing()
-        )
+        data = self._data(X)
+        return probabilities(self.model_, data, self.progress) if len(data) else self._nothing()
 
     def predict(self, X: EventTable) -> NDArray[Any]:
         """The most probable class of each sample."""
@@ -196,12 +195,13 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def embed(self, X: EventTable) -> NDArray[np.float32]:
         """(samples, z): the embedding of each sample before the statics and the classifier."""
-        return np.concatenate([o.embedding.numpy() for o in outputs(self.model_, self._data(X), self.progress)])
+        found = [o.embedding.numpy() for o in outputs(self.model_, self._data(X, needed=True), self.progress)]
+        return np.concatenate(found)
 
     def graphs(self, X: EventTable) -> SensorGraphs:
         """Each sample's directed graph of which sensor informs which."""
         weights = []
-        for output in outputs(self.model_, self._data(X), self.progress):
+        for output in outputs(self.model_, self._data(X, needed=True), self.progress):
             if output.edges is None:
                 raise ConfigError(f"Model '{self.model}' with these settings has no sensor graph.")
             weights.append(output.edges.numpy())
@@ -213,34 +213,44 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def score(self, X: EventTable, y: ArrayLike | None = None, sample_weight: Any = None) -> float:
         """Accuracy, as scikit-learn's classifiers have it; `evaluate` has the other figures."""
-        truth = _table(X, "score").labels if y is None else np.asarray(y)
-        return float(np.average(self.predict(X) == truth, weights=sample_weight))
+        data = self._data(X, needed=True)
+        table = data.table if y is None else data.table.with_labels(y)
+        truth = self._with_label(table).labels
+        predicted = self.predict(X)
+        if truth.dtype.kind != predicted.dtype.kind and "U" in (truth.dtype.kind, predicted.dtype.kind):
+            truth, predicted = truth.astype(str), predicted.astype(str)
+        return float(np.average(predicted == truth, weights=sample_weight))
 
     def evaluate(self, X: EventTable) -> dict[str, float]:
         """Every figure of `metrics` on a labelled table."""
-        data = self._data(X, labelled=True)
+        data = self._data(X, labelled=True, needed=True)
         assert data.labels is not None
         return evaluate(data.labels, probabilities(self.model_, data, self.progress))
 
     def _nothing(self) -> NDArray[np.float32]:
         return np.zeros((0, len(self.classes_)), dtype=np.float32)
 
-    def _data(self, X: EventTable, *, labelled: bool = False) -> Collator:
+    def _data(self, X: EventTable, *, labelled: bool = False, needed: bool = False) -> Collator:
         if not hasattr(self, "model_"):
             raise NotFittedError(
                 "This classifier is not fitted yet. Call fit(table) first, or load one with load(folder)."
             )
+        if needed and not len(_table(X, "predict")):
+            raise DataError("The table is empty; at least one sample is needed.")
         return self._collator(_table(X, "predict"), labelled=labelled)
 
     def _collator(self, table: EventTable, *, labelled: bool = False) -> Collator:
-        if labelled and table.roles.label is None and self.label_ in table.samples.columns:
-            table = table.with_roles(label=self.label_)
         return Collator(
-            table.in_unit(self.time_unit_),
+            (self._with_label(table) if labelled else table).in_unit(self.time_unit_),
             self.scaler_,
             self.classes_ if labelled else None,
             ignore_unknown=self.unknown_sensors == "ignore",
         )
+
+    def _with_label(self, table: EventTable) -> EventTable:
+        """Where a table does not say which column is its label, that of training is."""
+        named = table.roles.label is None and self.label_ in table.samples.columns
+        return table.with_roles(label=self.label_) if named else table
 
     # ---------------------------------------------------------------- keeping
 
