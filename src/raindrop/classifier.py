@@ -85,7 +85,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         folder = None if run is None else Path(run)
         if folder is not None and not resume:
             refuse_to_overwrite(folder)
-        training, held_out = self._hold_out(table, validation, train_config.holdout)
+        label = table.roles.label if y is None else None  # with y, the validation table's own label counts
+        training, held_out = self._hold_out(table, validation, label, train_config.holdout)
         self.label_ = table.roles.label
         self.time_unit_ = table.time_unit
         self.scaler_ = Scaler.fit(training)
@@ -133,13 +134,13 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _hold_out(
-        self, table: EventTable, validation: EventTable | None, share: float
+        self, table: EventTable, validation: EventTable | None, label: str | None, share: float
     ) -> tuple[EventTable, EventTable | None]:
         if validation is not None:
             validation = _table(validation, "validation")
             if not len(validation):
                 raise DataError("The validation table is empty. Leave it out, or give at least one sample.")
-            return table, validation.with_roles(label=table.roles.label)
+            return table, validation.with_roles(label=label)
         if share <= 0:
             return table, None
         training, held_out = table.split((1 - share, share), seed=self.seed)
