@@ -99,13 +99,13 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         described = {
             "model": self.model,
             "config": {"model": configs.to_dict(model_config), "train": configs.to_dict(train_config)},
-            "seed": self.seed,
+            "seed": int(self.seed),
         }
         identity = content_checksum(
             [described, VERSION, self.data_, None if held_out is None else held_out.fingerprint]
         )
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed)
+            torch.manual_seed(int(self.seed))
             self.model_: Model = entry.model(model_config, self._spec())
         learned_from = Collator(training, self.scaler_, self.classes_)
         chosen_by = None if held_out is None else self._collator(held_out, labelled=True)
@@ -114,14 +114,14 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             parallel.wait()
             if isinstance(self.model_, DirectModel):
                 self._refuse_train_settings(train_config, tensorboard)
-                self.history_ = self.model_.fit(learned_from, chosen_by, self.seed)
+                self.history_ = self.model_.fit(learned_from, chosen_by, int(self.seed))
             else:
                 self.history_ = train(
                     self.model_,
                     learned_from,
                     chosen_by,
                     train_config,
-                    seed=self.seed,
+                    seed=int(self.seed),
                     run=folder,
                     resume=resume,
                     identity=identity,
@@ -159,6 +159,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         if self.unknown_sensors not in ("error", "ignore"):
             raise ConfigError(f"unknown_sensors is 'error' or 'ignore', not '{self.unknown_sensors}'.")
+        if not isinstance(self.seed, (int, np.integer)) or not 0 <= self.seed < 2**63:
+            raise ConfigError(f"seed={self.seed!r}: a seed is a whole number, 0 or above.")
         preset, own = configs.nest(entry.presets[self.preset]), configs.nest(self.config or {})
         model_config = configs.make(entry.config, preset["model"], own["model"], where="model.")
         return entry, model_config, configs.make(TrainConfig, preset["train"], own["train"], where="train.")
@@ -268,7 +270,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "model": self.model,
             "preset": self.preset,
             "config": {"model": configs.to_dict(model_config), "train": configs.to_dict(train_config)},
-            "seed": self.seed,
+            "seed": int(self.seed),
             "label": self.label_,
             "classes": self.classes_.tolist(),
             "time_unit": self.time_unit_,
