@@ -79,7 +79,10 @@ class TrainConfig:
         for name in ("drop_readings", "drop_sensors", "holdout", "average", "warmup"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"train.{name} must be at least 0 and below 1, not {getattr(self, name)}.")
-        if self.learning_rate <= 0:
+        for name in ("weight_decay", "clip", "patience", "checkpoint_minutes"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"train.{name} must be at least 0, not {getattr(self, name)}.")
+        if not 0 < self.learning_rate < math.inf:
             raise ValueError(f"train.learning_rate must be positive, not {self.learning_rate}.")
         require_metric(self.metric)
 
