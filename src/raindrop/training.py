@@ -25,9 +25,9 @@ from torch.nn import functional as F
 from raindrop import parallel
 from raindrop.batch import Batch, Collator, plan_batches
 from raindrop.checkpoint import Progress, load_checkpoint, save_checkpoint
-from raindrop.errors import ConfigError, MissingExtraError, TrainingError
+from raindrop.errors import ConfigError, DataError, MissingExtraError, TrainingError
 from raindrop.files import write_text
-from raindrop.metrics import better, evaluate, require_metric
+from raindrop.metrics import METRICS, better, evaluate, require_metric
 from raindrop.models.base import Model, Output
 
 MAX_READINGS = 250_000  # readings in one batch when no gradient is needed
@@ -116,6 +116,8 @@ def train(
     checkpoint = None if run is None else run / "checkpoint.safetensors"
     if resume and checkpoint is not None and checkpoint.exists():
         progress, average, best = load_checkpoint(checkpoint, model, optimiser, identity)
+    if validation is not None:
+        _require_judgement(cast(NDArray[np.int64], validation.labels), config.metric)
     steps = max(1, -(-len(training) // config.batch))
     saved = time.monotonic()
     board = _board(run, tensorboard)
@@ -248,6 +250,15 @@ def probabilities(model: Model, data: Collator, show: bool = False) -> NDArray[n
 def softmax(logits: Tensor) -> NDArray[np.float32]:
     """The one place where logits become probabilities."""
     return cast(NDArray[np.float32], torch.softmax(logits.double(), dim=-1).float().numpy())
+
+
+def _require_judgement(labels: NDArray[np.int64], metric: str) -> None:
+    """Some figures need two classes; without one, the first epoch would be kept whatever came after it."""
+    if math.isnan(METRICS[metric](labels, np.full((len(labels), labels.max() + 2), 0.5))):
+        raise DataError(
+            f"All {len(labels):,} validation samples are of one class, so there is no {metric} to choose an epoch by. "
+            "Give a validation table with several classes, or set train.metric=log_loss."
+        )
 
 
 def _imbalanced(labels: NDArray[np.int64]) -> bool:
