@@ -26,7 +26,7 @@ from raindrop.metrics import evaluate
 from raindrop.models import MODELS, DataSpec, DirectModel, Entry, Model
 from raindrop.predictions import Predictions
 from raindrop.scaling import Scaler
-from raindrop.storage import VERSION, read_model, write_model
+from raindrop.storage import VERSION, read_model, refuse_other_run, write_model
 from raindrop.training import TrainConfig, in_order, outputs, probabilities, train
 
 
@@ -83,6 +83,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "There must be at least two classes to tell apart."
             )
         folder = None if run is None else Path(run)
+        if resume and folder is None:
+            raise ConfigError("resume continues the run in a folder; give it with run='FOLDER'.")
         if folder is not None and not resume:
             refuse_to_overwrite(folder)
         label = table.roles.label if y is None else None  # with y, the validation table's own label counts
@@ -101,9 +103,11 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "config": {"model": configs.to_dict(model_config), "train": configs.to_dict(train_config)},
             "seed": int(self.seed),
         }
-        identity = content_checksum(
+        self.identity_ = content_checksum(
             [described, VERSION, self.data_, None if held_out is None else held_out.fingerprint]
         )
+        if folder is not None and resume:
+            refuse_other_run(folder, self.identity_)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(self.seed))
             self.model_: Model = entry.model(model_config, self._spec())
@@ -124,7 +128,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     seed=int(self.seed),
                     run=folder,
                     resume=resume,
-                    identity=identity,
+                    identity=self.identity_,
                     show=self.progress,
                     tensorboard=tensorboard,
                 )
@@ -277,6 +281,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "scaler": self.scaler_.to_dict(),
             "data": self.data_,
             "history": self.history_,
+            "identity": self.identity_,
         }
         return write_model(folder, about, self.model_.state_dict())
 
@@ -293,6 +298,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.scaler_ = Scaler.from_dict(about["scaler"])
         self.data_ = about["data"]
         self.history_ = about["history"]
+        self.identity_ = about["identity"]
         self.model_ = entry.model(model_config, self._spec())
         self.model_.load_state_dict(weights)
         self.model_.eval()

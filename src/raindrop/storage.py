@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from raindrop.errors import ModelFileError, suggest
+from raindrop.errors import ConfigError, ModelFileError, suggest
 from raindrop.files import atomic_file, content_checksum, file_checksum, write_json
 
 FORMAT = 1
@@ -44,6 +44,21 @@ def write_model(folder: Path, about: Mapping[str, Any], weights: Mapping[str, Te
     content = json.loads(json.dumps(content))
     write_json(folder / "model.json", {**content, "checksum": content_checksum(content)})
     return folder
+
+
+def refuse_other_run(folder: Path, identity: str) -> None:
+    """Raise where a folder holds the finished model of another run than `identity`, or something like it."""
+    try:
+        found = json.loads((folder / "model.json").read_text(encoding="utf-8"))["identity"]
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except (OSError, ValueError, KeyError, TypeError):
+        found = None
+    if found != identity:
+        raise ConfigError(
+            f"{folder}: holds the model of a run with other data, settings, seed or version, so it cannot be resumed.\n"
+            "Give what it was started with, or choose another output."
+        )
 
 
 def read_model(folder: Path, known: Collection[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:
