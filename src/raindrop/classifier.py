@@ -18,7 +18,7 @@ from sklearn.exceptions import NotFittedError
 from raindrop import config as configs
 from raindrop import parallel
 from raindrop.batch import Batch, Collator
-from raindrop.errors import ConfigError, DataError, suggest
+from raindrop.errors import ConfigError, DataError, ModelFileError, suggest
 from raindrop.events import EventTable
 from raindrop.files import content_checksum, refuse_to_overwrite, run_folder
 from raindrop.graph import SensorGraphs
@@ -289,6 +289,17 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def load(cls, folder: str | os.PathLike[str]) -> Classifier:
         """The model that `save` or a run wrote."""
         about, weights = read_model(Path(folder), set(MODELS))
+        try:
+            return cls._restore(about, weights)
+        except (ConfigError, KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            reason = str(error).splitlines()[0]
+            raise ModelFileError(
+                f"{folder}: model.json does not describe a model of this version ({reason}). "
+                f"It was written by raindrop {about['versions']['raindrop']}; this is {VERSION}."
+            ) from error
+
+    @staticmethod
+    def _restore(about: Mapping[str, Any], weights: dict[str, torch.Tensor]) -> Classifier:
         flat = {f"{group}.{name}": value for group, held in about["config"].items() for name, value in held.items()}
         self = Classifier(about["model"], preset=about["preset"], config=flat, seed=about["seed"])
         entry, model_config, _ = self._configs()
@@ -299,7 +310,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.data_ = about["data"]
         self.history_ = about["history"]
         self.identity_ = about["identity"]
-        self.model_ = entry.model(model_config, self._spec())
+        with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced; leave no trace of the draw
+            self.model_ = entry.model(model_config, self._spec())
         self.model_.load_state_dict(weights)
         self.model_.eval()
         return self

@@ -28,9 +28,7 @@ class Predictions:
         """sample, predicted, and one column of probabilities per class."""
         predicted = self.classes[self.probabilities.argmax(1)] if len(self.ids) else self.classes[:0]
         columns = {f"probability_{name}": self.probabilities[:, at] for at, name in enumerate(self.classes)}
-        return pl.DataFrame(
-            {"sample": pl.Series(list(self.ids), dtype=pl.String), "predicted": predicted, **columns}
-        )
+        return pl.DataFrame({"sample": pl.Series(list(self.ids), dtype=pl.String), "predicted": predicted, **columns})
 
     def write(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write a .parquet or .csv file."""

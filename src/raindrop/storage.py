@@ -72,7 +72,7 @@ def read_model(folder: Path, known: Collection[str]) -> tuple[dict[str, Any], di
         content = json.loads(path.read_text(encoding="utf-8"))
         checksum = content.pop("checksum", None)
         found = content["format"]
-    except (ValueError, AttributeError, KeyError, TypeError):
+    except (OSError, ValueError, AttributeError, KeyError, TypeError):
         raise ModelFileError(f"{path}: not a model description; the file is damaged. Copy the run again.") from None
     if found != FORMAT:
         newer = isinstance(found, int) and found > FORMAT
@@ -83,12 +83,14 @@ def read_model(folder: Path, known: Collection[str]) -> tuple[dict[str, Any], di
         )
     if checksum != content_checksum(content):
         raise ModelFileError(f"{path}: changed since it was written (its checksum does not fit). Copy the run again.")
-    if content["model"] not in known:
-        raise ModelFileError(f"{path}: unknown model '{content['model']}': {suggest(content['model'], known)}")
+    if content.get("model") not in known:
+        raise ModelFileError(
+            f"{path}: unknown model '{content.get('model')}': {suggest(str(content.get('model')), known)}"
+        )
     weights = folder / "model.safetensors"
     if not weights.exists():
         raise ModelFileError(f"{weights}: the weights are missing. Copy the run again.")
-    if file_checksum(weights) != content["weights_sha256"]:
+    if file_checksum(weights) != content.get("weights_sha256"):
         raise ModelFileError(f"{weights}: not the weights that model.json describes; damaged or exchanged.")
     try:
         return content, load_file(weights)
