@@ -54,7 +54,10 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise OutputExistsError(f"{path}: this is a folder; give the name of a file.")
     partial = _beside(path)
     try:
+        partial.touch()
+        usual = partial.stat().st_mode
         yield partial
+        os.chmod(partial, usual)  # some writers make files that only their owner can read
         with open(partial, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(partial, path)
