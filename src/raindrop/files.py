@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterator
@@ -118,9 +119,22 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
         partial.write_text(text, encoding="utf-8")
 
 
+def to_json(content: Any, **layout: Any) -> str:
+    """JSON that every reader takes: null where a figure is not a number."""
+    return json.dumps(_without_nan(content), ensure_ascii=False, allow_nan=False, **layout)
+
+
+def _without_nan(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {name: _without_nan(value) for name, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [_without_nan(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
+
+
 def write_json(path: str | os.PathLike[str], content: Any) -> None:
     """Write a JSON file atomically."""
-    write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    write_text(path, to_json(content, indent=1) + "\n")
 
 
 def file_checksum(path: str | os.PathLike[str]) -> str:

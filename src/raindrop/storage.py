@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from raindrop.errors import ConfigError, ModelFileError, suggest
-from raindrop.files import atomic_file, content_checksum, file_checksum, write_json
+from raindrop.files import atomic_file, content_checksum, file_checksum, to_json, write_json
 
 FORMAT = 1
 try:
@@ -41,7 +41,7 @@ def write_model(folder: Path, about: Mapping[str, Any], weights: Mapping[str, Te
         **about,
         "weights_sha256": file_checksum(folder / "model.safetensors"),
     }
-    content = json.loads(json.dumps(content))
+    content = json.loads(to_json(content))
     write_json(folder / "model.json", {**content, "checksum": content_checksum(content)})
     return folder
 

@@ -6,7 +6,6 @@ same path as one that was not, and there is no generator state to save.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
@@ -26,7 +25,7 @@ from raindrop import parallel
 from raindrop.batch import Batch, Collator, plan_batches
 from raindrop.checkpoint import Progress, load_checkpoint, save_checkpoint
 from raindrop.errors import ConfigError, DataError, MissingExtraError, TrainingError
-from raindrop.files import write_text
+from raindrop.files import to_json, write_text
 from raindrop.metrics import METRICS, better, evaluate, require_metric
 from raindrop.models.base import Model, Output
 
@@ -300,7 +299,7 @@ def _swapped(model: Model, weights: dict[str, Tensor] | None) -> Iterator[None]:
 def _log(run: Path | None, history: list[dict[str, Any]], board: Any) -> None:
     if run is None or parallel.rank() != 0:
         return
-    write_text(run / "log.jsonl", "".join(json.dumps(record) + "\n" for record in history))
+    write_text(run / "log.jsonl", "".join(to_json(record) + "\n" for record in history))
     if board is not None:
         record = history[-1]
         board.add_scalar("loss", record["loss"], record["epoch"])
