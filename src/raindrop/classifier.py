@@ -192,7 +192,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: EventTable) -> NDArray[Any]:
         """The most probable class of each sample."""
-        chosen: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(1)]
+        probability = self.predict_proba(X)
+        chosen: NDArray[Any] = self.classes_[probability.argmax(1)]
         return chosen
 
     def predict_table(self, X: EventTable) -> Predictions:
@@ -202,13 +203,13 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def embed(self, X: EventTable) -> NDArray[np.float32]:
         """(samples, z): the embedding of each sample before the statics and the classifier."""
-        found = [o.embedding.numpy() for o in outputs(self.model_, self._data(X, needed=True), self.progress)]
-        return np.concatenate(found)
+        data = self._data(X, needed=True)
+        return np.concatenate([o.embedding.numpy() for o in outputs(self.model_, data, self.progress)])
 
     def graphs(self, X: EventTable) -> SensorGraphs:
         """Each sample's directed graph of which sensor informs which."""
-        weights = []
-        for output in outputs(self.model_, self._data(X, needed=True), self.progress):
+        data, weights = self._data(X, needed=True), []
+        for output in outputs(self.model_, data, self.progress):
             if output.edges is None:
                 raise ConfigError(f"Model '{self.model}' with these settings has no sensor graph.")
             weights.append(output.edges.numpy())
