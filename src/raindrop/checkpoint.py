@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,9 +46,10 @@ def save_checkpoint(
         tensors |= {f"{group}/{name}": tensor for name, tensor in (held or {}).items()}
     for at, state in optimiser.state_dict()["state"].items():
         tensors |= {f"optimiser/{at}/{name}": torch.as_tensor(value) for name, value in state.items()}
+    text = json.dumps(vars(progress))
     with atomic_file(path) as partial:
         save_file({name: x.contiguous().clone() for name, x in tensors.items()}, partial,
-                  metadata={"progress": json.dumps(vars(progress))})  # fmt: skip
+                  metadata={"progress": text, "checksum": _checksum(text, tensors)})  # fmt: skip
 
 
 def load_checkpoint(
@@ -54,12 +57,16 @@ def load_checkpoint(
 ) -> tuple[Progress, dict[str, Tensor] | None, dict[str, Tensor] | None]:
     try:
         with safe_open(path, framework="pt") as file:
-            progress = Progress(**json.loads(file.metadata()["progress"]))
-            groups: dict[str, dict[str, Tensor]] = {"model": {}, "average": {}, "best": {}, "optimiser": {}}
-            for key in file.keys():  # noqa: SIM118
-                group, _, name = key.partition("/")
-                groups[group][name] = file.get_tensor(key)
-    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+            about = file.metadata()
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        progress = Progress(**json.loads(about["progress"]))
+        if about["checksum"] != _checksum(about["progress"], tensors):
+            raise ValueError("its checksum does not fit")
+        groups: dict[str, dict[str, Tensor]] = {"model": {}, "average": {}, "best": {}, "optimiser": {}}
+        for key, tensor in tensors.items():
+            group, _, name = key.partition("/")
+            groups[group][name] = tensor
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
         raise TrainingError(
             f"{path}: the checkpoint cannot be read ({error}). Remove the run and start again."
         ) from None
@@ -75,3 +82,11 @@ def load_checkpoint(
         content["state"].setdefault(int(at), {})[name] = tensor
     optimiser.load_state_dict(content)
     return progress, groups["average"] or None, groups["best"] or None
+
+
+def _checksum(progress: str, tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.blake2b(progress.encode(), digest_size=16)
+    for name, tensor in sorted(tensors.items()):
+        digest.update(name.encode())
+        digest.update(tensor.detach().numpy().tobytes())
+    return digest.hexdigest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
@@ -17,15 +18,15 @@ from sklearn.exceptions import NotFittedError
 from raindrop import config as configs
 from raindrop import parallel
 from raindrop.batch import Batch, Collator
-from raindrop.errors import ConfigError, DataError, suggest
+from raindrop.errors import ConfigError, DataError, ModelFileError, suggest
 from raindrop.events import EventTable
-from raindrop.files import content_checksum, refuse_to_overwrite
+from raindrop.files import content_checksum, refuse_to_overwrite, run_folder
 from raindrop.graph import SensorGraphs
 from raindrop.metrics import evaluate
 from raindrop.models import MODELS, DataSpec, DirectModel, Entry, Model
 from raindrop.predictions import Predictions
 from raindrop.scaling import Scaler
-from raindrop.storage import VERSION, read_model, write_model
+from raindrop.storage import VERSION, read_model, refuse_other_run, write_model
 from raindrop.training import TrainConfig, in_order, outputs, probabilities, train
 
 
@@ -82,9 +83,12 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "There must be at least two classes to tell apart."
             )
         folder = None if run is None else Path(run)
+        if resume and folder is None:
+            raise ConfigError("resume continues the run in a folder; give it with run='FOLDER'.")
         if folder is not None and not resume:
             refuse_to_overwrite(folder)
-        training, held_out = self._hold_out(table, validation, train_config.holdout)
+        label = table.roles.label if y is None else None  # with y, the validation table's own label counts
+        training, held_out = self._hold_out(table, validation, label, train_config.holdout)
         self.label_ = table.roles.label
         self.time_unit_ = table.time_unit
         self.scaler_ = Scaler.fit(training)
@@ -97,48 +101,50 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         described = {
             "model": self.model,
             "config": {"model": configs.to_dict(model_config), "train": configs.to_dict(train_config)},
-            "seed": self.seed,
+            "seed": int(self.seed),
         }
-        identity = content_checksum(
+        self.identity_ = content_checksum(
             [described, VERSION, self.data_, None if held_out is None else held_out.fingerprint]
         )
+        if folder is not None and resume:
+            refuse_other_run(folder, self.identity_)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed)
+            torch.manual_seed(int(self.seed))
             self.model_: Model = entry.model(model_config, self._spec())
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-        parallel.join()
         learned_from = Collator(training, self.scaler_, self.classes_)
         chosen_by = None if held_out is None else self._collator(held_out, labelled=True)
-        if isinstance(self.model_, DirectModel):
-            self._refuse_train_settings(train_config, tensorboard)
-            self.history_ = self.model_.fit(learned_from, chosen_by, self.seed)
-        else:
-            self.history_ = train(
-                self.model_,
-                learned_from,
-                chosen_by,
-                train_config,
-                seed=self.seed,
-                run=folder,
-                resume=resume,
-                identity=identity,
-                show=self.progress,
-                tensorboard=tensorboard,
-            )
-        if folder is not None and parallel.rank() == 0:
-            self._write(folder)
+        parallel.join()
+        with nullcontext() if folder is None or parallel.rank() else run_folder(folder):
+            parallel.wait()
+            if isinstance(self.model_, DirectModel):
+                self._refuse_train_settings(train_config, tensorboard)
+                self.history_ = self.model_.fit(learned_from, chosen_by, int(self.seed))
+            else:
+                self.history_ = train(
+                    self.model_,
+                    learned_from,
+                    chosen_by,
+                    train_config,
+                    seed=int(self.seed),
+                    run=folder,
+                    resume=resume,
+                    identity=self.identity_,
+                    show=self.progress,
+                    tensorboard=tensorboard,
+                )
+            if folder is not None and parallel.rank() == 0:
+                self._write(folder)
         parallel.wait()
         return self
 
     def _hold_out(
-        self, table: EventTable, validation: EventTable | None, share: float
+        self, table: EventTable, validation: EventTable | None, label: str | None, share: float
     ) -> tuple[EventTable, EventTable | None]:
         if validation is not None:
             validation = _table(validation, "validation")
             if not len(validation):
                 raise DataError("The validation table is empty. Leave it out, or give at least one sample.")
-            return table, validation.with_roles(label=table.roles.label)
+            return table, validation.with_roles(label=label)
         if share <= 0:
             return table, None
         training, held_out = table.split((1 - share, share), seed=self.seed)
@@ -157,6 +163,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         if self.unknown_sensors not in ("error", "ignore"):
             raise ConfigError(f"unknown_sensors is 'error' or 'ignore', not '{self.unknown_sensors}'.")
+        if not isinstance(self.seed, (int, np.integer)) or not 0 <= self.seed < 2**63:
+            raise ConfigError(f"seed={self.seed!r}: a seed is a whole number, 0 or above.")
         preset, own = configs.nest(entry.presets[self.preset]), configs.nest(self.config or {})
         model_config = configs.make(entry.config, preset["model"], own["model"], where="model.")
         return entry, model_config, configs.make(TrainConfig, preset["train"], own["train"], where="train.")
@@ -179,13 +187,13 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: EventTable) -> NDArray[np.float32]:
         """(samples, classes), columns in the order of `classes_`."""
-        return (
-            probabilities(self.model_, self._data(X), self.progress) if len(_table(X, "predict")) else self._nothing()
-        )
+        data = self._data(X)
+        return probabilities(self.model_, data, self.progress) if len(data) else self._nothing()
 
     def predict(self, X: EventTable) -> NDArray[Any]:
         """The most probable class of each sample."""
-        chosen: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(1)]
+        probability = self.predict_proba(X)
+        chosen: NDArray[Any] = self.classes_[probability.argmax(1)]
         return chosen
 
     def predict_table(self, X: EventTable) -> Predictions:
@@ -195,12 +203,13 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def embed(self, X: EventTable) -> NDArray[np.float32]:
         """(samples, z): the embedding of each sample before the statics and the classifier."""
-        return np.concatenate([o.embedding.numpy() for o in outputs(self.model_, self._data(X), self.progress)])
+        data = self._data(X, needed=True)
+        return np.concatenate([o.embedding.numpy() for o in outputs(self.model_, data, self.progress)])
 
     def graphs(self, X: EventTable) -> SensorGraphs:
         """Each sample's directed graph of which sensor informs which."""
-        weights = []
-        for output in outputs(self.model_, self._data(X), self.progress):
+        data, weights = self._data(X, needed=True), []
+        for output in outputs(self.model_, data, self.progress):
             if output.edges is None:
                 raise ConfigError(f"Model '{self.model}' with these settings has no sensor graph.")
             weights.append(output.edges.numpy())
@@ -212,34 +221,44 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def score(self, X: EventTable, y: ArrayLike | None = None, sample_weight: Any = None) -> float:
         """Accuracy, as scikit-learn's classifiers have it; `evaluate` has the other figures."""
-        truth = _table(X, "score").labels if y is None else np.asarray(y)
-        return float(np.average(self.predict(X) == truth, weights=sample_weight))
+        data = self._data(X, needed=True)
+        table = data.table if y is None else data.table.with_labels(y)
+        truth = self._with_label(table).labels
+        predicted = self.predict(X)
+        if truth.dtype.kind != predicted.dtype.kind and "U" in (truth.dtype.kind, predicted.dtype.kind):
+            truth, predicted = truth.astype(str), predicted.astype(str)
+        return float(np.average(predicted == truth, weights=sample_weight))
 
     def evaluate(self, X: EventTable) -> dict[str, float]:
         """Every figure of `metrics` on a labelled table."""
-        data = self._data(X, labelled=True)
+        data = self._data(X, labelled=True, needed=True)
         assert data.labels is not None
         return evaluate(data.labels, probabilities(self.model_, data, self.progress))
 
     def _nothing(self) -> NDArray[np.float32]:
         return np.zeros((0, len(self.classes_)), dtype=np.float32)
 
-    def _data(self, X: EventTable, *, labelled: bool = False) -> Collator:
+    def _data(self, X: EventTable, *, labelled: bool = False, needed: bool = False) -> Collator:
         if not hasattr(self, "model_"):
             raise NotFittedError(
                 "This classifier is not fitted yet. Call fit(table) first, or load one with load(folder)."
             )
+        if needed and not len(_table(X, "predict")):
+            raise DataError("The table is empty; at least one sample is needed.")
         return self._collator(_table(X, "predict"), labelled=labelled)
 
     def _collator(self, table: EventTable, *, labelled: bool = False) -> Collator:
-        if labelled and table.roles.label is None and self.label_ in table.samples.columns:
-            table = table.with_roles(label=self.label_)
         return Collator(
-            table.in_unit(self.time_unit_),
+            (self._with_label(table) if labelled else table).in_unit(self.time_unit_),
             self.scaler_,
             self.classes_ if labelled else None,
             ignore_unknown=self.unknown_sensors == "ignore",
         )
+
+    def _with_label(self, table: EventTable) -> EventTable:
+        """Where a table does not say which column is its label, that of training is."""
+        named = table.roles.label is None and self.label_ in table.samples.columns
+        return table.with_roles(label=self.label_) if named else table
 
     # ---------------------------------------------------------------- keeping
 
@@ -256,13 +275,14 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "model": self.model,
             "preset": self.preset,
             "config": {"model": configs.to_dict(model_config), "train": configs.to_dict(train_config)},
-            "seed": self.seed,
+            "seed": int(self.seed),
             "label": self.label_,
             "classes": self.classes_.tolist(),
             "time_unit": self.time_unit_,
             "scaler": self.scaler_.to_dict(),
             "data": self.data_,
             "history": self.history_,
+            "identity": self.identity_,
         }
         return write_model(folder, about, self.model_.state_dict())
 
@@ -270,6 +290,17 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def load(cls, folder: str | os.PathLike[str]) -> Classifier:
         """The model that `save` or a run wrote."""
         about, weights = read_model(Path(folder), set(MODELS))
+        try:
+            return cls._restore(about, weights)
+        except (ConfigError, KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            reason = str(error).splitlines()[0]
+            raise ModelFileError(
+                f"{folder}: model.json does not describe a model of this version ({reason}). "
+                f"It was written by raindrop {about['versions']['raindrop']}; this is {VERSION}."
+            ) from error
+
+    @staticmethod
+    def _restore(about: Mapping[str, Any], weights: dict[str, torch.Tensor]) -> Classifier:
         flat = {f"{group}.{name}": value for group, held in about["config"].items() for name, value in held.items()}
         self = Classifier(about["model"], preset=about["preset"], config=flat, seed=about["seed"])
         entry, model_config, _ = self._configs()
@@ -279,7 +310,9 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.scaler_ = Scaler.from_dict(about["scaler"])
         self.data_ = about["data"]
         self.history_ = about["history"]
-        self.model_ = entry.model(model_config, self._spec())
+        self.identity_ = about["identity"]
+        with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced; leave no trace of the draw
+            self.model_ = entry.model(model_config, self._spec())
         self.model_.load_state_dict(weights)
         self.model_.eval()
         return self

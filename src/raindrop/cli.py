@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cyclopts import App, Parameter
+from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -36,8 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     app.version = VERSION
     try:
-        app(arguments)
-    except RaindropError as error:
+        command, bound, _ = app.parse_args(arguments, print_error=False, exit_on_error=False)
+        command(*bound.args, **bound.kwargs)
+    except (RaindropError, CycloptsError) as error:
         Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold red]error:[/] {escape(str(error))}")
         sys.exit(1)
     except KeyboardInterrupt:
@@ -141,10 +142,11 @@ def train(
     parallel.join()
     try:
         clf.fit(parts["train"], validation=parts.get("val"), run=out, resume=True, tensorboard=tensorboard)
+        console.quiet = parallel.rank() != 0
         if parallel.rank() == 0:
             _write_parts(out, parts)
-            _summary(clf, parts)
-            console.print(f"wrote the model to {out}")
+        _summary(clf, parts)  # by all processes: they share the work
+        console.print(f"wrote the model to {escape(str(out))}")
     finally:
         parallel.leave()
 
@@ -175,6 +177,7 @@ def evaluate(
         unknown_sensors: readings of sensors that training never saw are an error, or ignored.
         out: JSON file for the figures.
     """
+    from raindrop.batch import encode_labels
     from raindrop.classifier import load
     from raindrop.files import refuse_to_overwrite, write_json
     from raindrop.settings import hide_random_sensors
@@ -189,21 +192,27 @@ def evaluate(
     for share in (0.0, *hide_sensors):
         figures = clf.evaluate(hide_random_sensors(chosen, share, seed=seed) if share else chosen)
         results.append({"hidden": share, **figures})
-    shown = Table("sensors hidden", *list(results[0])[1:])
-    for row in results:
-        shown.add_row(f"{row['hidden']:.0%}", *(f"{row[name]:.4f}" for name in list(row)[1:]))
+    shown = Table("", "all sensors", *(f"{share:.0%} hidden" for share in hide_sensors))
+    for name in list(results[0])[1:]:
+        shown.add_row(name, *(f"{row[name]:.4f}" for row in results))
     console.print(shown)
-    balance = {str(name): float((chosen.labels == name).mean()) for name in clf.classes_}
+    codes = encode_labels(chosen.labels, clf.classes_)
+    balance = {str(name): float((codes == at).mean()) for at, name in enumerate(clf.classes_)}
     rates = ", ".join(f"{name} {rate:.1%}" for name, rate in balance.items())
     console.print(f"{len(chosen):,} samples, label {escape(str(chosen.roles.label))} ({escape(rates)})")
     if out is not None:
         write_json(out, {"samples": len(chosen), "label": chosen.roles.label, "balance": balance, "results": results})
-        console.print(f"wrote the figures to {out}")
+        console.print(f"wrote the figures to {escape(str(out))}")
 
 
 @app.command
 def predict(
-    run: Path, data: Path, *, out: Path, unknown_sensors: Literal["error", "ignore"] = "error", part: str = "all"
+    run: Path,
+    data: Path,
+    *,
+    out: Path,
+    unknown_sensors: Literal["error", "ignore"] = "error",
+    part: Literal["all", "train", "val", "test"] = "all",
 ) -> None:
     """Class probabilities for every sample of a table; no labels needed.
 
@@ -215,13 +224,13 @@ def predict(
         part: all samples, or train, val or test of the run's own split.
     """
     from raindrop.classifier import load
-    from raindrop.files import refuse_to_overwrite
+    from raindrop.predictions import require_free
 
+    require_free(out)
     clf = load(run).set_params(unknown_sensors=unknown_sensors, progress=True)
-    refuse_to_overwrite(out)
     chosen = _choose(_read(data, None, (), None), run, part)
     clf.predict_table(chosen).write(out)
-    console.print(f"wrote {len(chosen):,} predictions to {out}")
+    console.print(f"wrote {len(chosen):,} predictions to {escape(str(out))}")
 
 
 def _read(data: Path, label: str | None, statics: Sequence[str], group: str | None) -> EventTable:
@@ -286,13 +295,14 @@ def _choose(table: EventTable, run: Path, part: str) -> EventTable:
     if not path.exists():
         raise ConfigError(f"{run}: has no split of its own, so there is no part '{part}'. Use --part all.")
     listed = pl.read_parquet(path)
-    wanted = listed.filter(pl.col("part") == ("test" if part == "auto" else part))["sample"]
+    named = "test" if part == "auto" else part
+    wanted = listed.filter(pl.col("part") == named)["sample"]
     chosen = table.samples["sample"].is_in(wanted.implode()).to_numpy()
     known = table.samples["sample"].is_in(listed["sample"].implode()).to_numpy()
     if part == "auto" and not known.any():
         return table  # other samples than those of the run
     if not chosen.any():
-        raise ConfigError(f"{run}: none of the table's samples is in part '{part}' of its split. Use --part all.")
+        raise ConfigError(f"{run}: none of the table's samples is in part '{named}' of its split. Use --part all.")
     if part == "auto":
         chosen |= ~known
         console.print(f"leaving out {int((~chosen).sum()):,} samples that the run was trained or validated on")

@@ -5,16 +5,37 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from raindrop.errors import OutputExistsError, RaindropError
 
 AT_CURRENT_FOLDER, EXCHANGE = -100, 2  # of renameat2(2)
+
+
+@contextmanager
+def run_folder(path: Path) -> Iterator[None]:
+    """Make a folder to work in; one that exists is fine. What a kill left half-written in it is removed.
+
+    If the work fails before it has written anything, the folder goes again.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RaindropError(f"{path}: the folder cannot be made ({error.strerror}).") from None
+    for partial in path.glob(".*.partial-*"):
+        partial.unlink(missing_ok=True)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            path.rmdir()  # does so only where it is empty
+        raise
 
 
 def refuse_to_overwrite(path: Path) -> None:
@@ -34,7 +55,10 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise OutputExistsError(f"{path}: this is a folder; give the name of a file.")
     partial = _beside(path)
     try:
+        partial.touch()
+        usual = partial.stat().st_mode
         yield partial
+        os.chmod(partial, usual)  # some writers make files that only their owner can read
         with open(partial, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(partial, path)
@@ -95,9 +119,22 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
         partial.write_text(text, encoding="utf-8")
 
 
+def to_json(content: Any, **layout: Any) -> str:
+    """JSON that every reader takes: null where a figure is not a number."""
+    return json.dumps(_without_nan(content), ensure_ascii=False, allow_nan=False, **layout)
+
+
+def _without_nan(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {name: _without_nan(value) for name, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [_without_nan(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
+
+
 def write_json(path: str | os.PathLike[str], content: Any) -> None:
     """Write a JSON file atomically."""
-    write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    write_text(path, to_json(content, indent=1) + "\n")
 
 
 def file_checksum(path: str | os.PathLike[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -70,9 +71,13 @@ class SensorGraphs(Mapping[str, SensorGraph]):
     weights: NDArray[np.float32]  # (sample, u, v)
 
     def __getitem__(self, sample: str) -> SensorGraph:
-        if sample not in self.ids:
+        if sample not in self._place:
             raise KeyError(f"no sample '{sample}'; {suggest(str(sample), list(self.ids)[:1000])}")
-        return SensorGraph(self.sensors, self.weights[list(self.ids).index(sample)], sample)
+        return SensorGraph(self.sensors, self.weights[self._place[sample]], sample)
+
+    @cached_property
+    def _place(self) -> dict[str, int]:
+        return {name: at for at, name in enumerate(self.ids)}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.ids)

@@ -45,16 +45,17 @@ def wait() -> None:
         dist.barrier()
 
 
-def average_gradients(parameters: Iterable[nn.Parameter], samples: int) -> None:
-    """Each process's gradient is a mean over its own samples; make it the mean over all processes' samples."""
+def average_gradients(parameters: Iterable[nn.Parameter], samples: int, loss: float) -> float:
+    """Each process's gradient and loss are means over its own samples; make them means over all, return the loss."""
     if size() == 1:
-        return
+        return loss
     learned = [parameter for parameter in parameters if parameter.requires_grad]
     flat = torch.cat(
         [(torch.zeros_like(p) if p.grad is None else p.grad).flatten() * samples for p in learned]
-        + [torch.tensor([float(samples)])]
+        + [torch.tensor([loss * samples, float(samples)])]
     )
     dist.all_reduce(flat)
     flat = flat[:-1] / flat[-1].clamp_min(1)
-    for parameter, gradient in zip(learned, flat.split([p.numel() for p in learned]), strict=True):  # type: ignore[no-untyped-call]
+    for parameter, gradient in zip(learned, flat[:-1].split([p.numel() for p in learned]), strict=True):  # type: ignore[no-untyped-call]
         parameter.grad = gradient.view_as(parameter).clone()
+    return float(flat[-1])

@@ -28,18 +28,23 @@ class Predictions:
         """sample, predicted, and one column of probabilities per class."""
         predicted = self.classes[self.probabilities.argmax(1)] if len(self.ids) else self.classes[:0]
         columns = {f"probability_{name}": self.probabilities[:, at] for at, name in enumerate(self.classes)}
-        return pl.DataFrame({"sample": list(self.ids), "predicted": predicted.tolist(), **columns})
+        return pl.DataFrame({"sample": pl.Series(list(self.ids), dtype=pl.String), "predicted": predicted, **columns})
 
     def write(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write a .parquet or .csv file."""
         path = Path(path)
-        if path.suffix not in (".parquet", ".csv"):
-            raise ConfigError(f"{path}: predictions are written as .parquet or .csv; the name must end so.")
-        if not overwrite:
-            refuse_to_overwrite(path)
+        require_free(path, overwrite=overwrite)
         with atomic_file(path) as partial:
             if path.suffix == ".parquet":
                 self.frame().write_parquet(partial)
             else:
                 self.frame().write_csv(partial)
         return path
+
+
+def require_free(path: Path, *, overwrite: bool = False) -> None:
+    """Raise unless predictions can be written to `path`."""
+    if path.suffix not in (".parquet", ".csv"):
+        raise ConfigError(f"{path}: predictions are written as .parquet or .csv; the name must end so.")
+    if not overwrite:
+        refuse_to_overwrite(path)

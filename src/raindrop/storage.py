@@ -15,8 +15,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from raindrop.errors import ModelFileError, suggest
-from raindrop.files import atomic_file, content_checksum, file_checksum, write_json
+from raindrop.errors import ConfigError, ModelFileError, suggest
+from raindrop.files import atomic_file, content_checksum, file_checksum, to_json, write_json
 
 FORMAT = 1
 try:
@@ -41,9 +41,24 @@ def write_model(folder: Path, about: Mapping[str, Any], weights: Mapping[str, Te
         **about,
         "weights_sha256": file_checksum(folder / "model.safetensors"),
     }
-    content = json.loads(json.dumps(content))
+    content = json.loads(to_json(content))
     write_json(folder / "model.json", {**content, "checksum": content_checksum(content)})
     return folder
+
+
+def refuse_other_run(folder: Path, identity: str) -> None:
+    """Raise where a folder holds the finished model of another run than `identity`, or something like it."""
+    try:
+        found = json.loads((folder / "model.json").read_text(encoding="utf-8"))["identity"]
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except (OSError, ValueError, KeyError, TypeError):
+        found = None
+    if found != identity:
+        raise ConfigError(
+            f"{folder}: holds the model of a run with other data, settings, seed or version, so it cannot be resumed.\n"
+            "Give what it was started with, or choose another output."
+        )
 
 
 def read_model(folder: Path, known: Collection[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -57,7 +72,7 @@ def read_model(folder: Path, known: Collection[str]) -> tuple[dict[str, Any], di
         content = json.loads(path.read_text(encoding="utf-8"))
         checksum = content.pop("checksum", None)
         found = content["format"]
-    except (ValueError, AttributeError, KeyError, TypeError):
+    except (OSError, ValueError, AttributeError, KeyError, TypeError):
         raise ModelFileError(f"{path}: not a model description; the file is damaged. Copy the run again.") from None
     if found != FORMAT:
         newer = isinstance(found, int) and found > FORMAT
@@ -68,12 +83,14 @@ def read_model(folder: Path, known: Collection[str]) -> tuple[dict[str, Any], di
         )
     if checksum != content_checksum(content):
         raise ModelFileError(f"{path}: changed since it was written (its checksum does not fit). Copy the run again.")
-    if content["model"] not in known:
-        raise ModelFileError(f"{path}: unknown model '{content['model']}': {suggest(content['model'], known)}")
+    if content.get("model") not in known:
+        raise ModelFileError(
+            f"{path}: unknown model '{content.get('model')}': {suggest(str(content.get('model')), known)}"
+        )
     weights = folder / "model.safetensors"
     if not weights.exists():
         raise ModelFileError(f"{weights}: the weights are missing. Copy the run again.")
-    if file_checksum(weights) != content["weights_sha256"]:
+    if file_checksum(weights) != content.get("weights_sha256"):
         raise ModelFileError(f"{weights}: not the weights that model.json describes; damaged or exchanged.")
     try:
         return content, load_file(weights)

@@ -6,7 +6,6 @@ same path as one that was not, and there is no generator state to save.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
@@ -25,9 +24,9 @@ from torch.nn import functional as F
 from raindrop import parallel
 from raindrop.batch import Batch, Collator, plan_batches
 from raindrop.checkpoint import Progress, load_checkpoint, save_checkpoint
-from raindrop.errors import ConfigError, MissingExtraError, TrainingError
-from raindrop.files import write_text
-from raindrop.metrics import better, evaluate, require_metric
+from raindrop.errors import ConfigError, DataError, MissingExtraError, TrainingError
+from raindrop.files import to_json, write_text
+from raindrop.metrics import METRICS, better, evaluate, require_metric
 from raindrop.models.base import Model, Output
 
 MAX_READINGS = 250_000  # readings in one batch when no gradient is needed
@@ -79,7 +78,10 @@ class TrainConfig:
         for name in ("drop_readings", "drop_sensors", "holdout", "average", "warmup"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"train.{name} must be at least 0 and below 1, not {getattr(self, name)}.")
-        if self.learning_rate <= 0:
+        for name in ("weight_decay", "clip", "patience", "checkpoint_minutes"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"train.{name} must be at least 0, not {getattr(self, name)}.")
+        if not 0 < self.learning_rate < math.inf:
             raise ValueError(f"train.learning_rate must be positive, not {self.learning_rate}.")
         require_metric(self.metric)
 
@@ -113,9 +115,13 @@ def train(
     checkpoint = None if run is None else run / "checkpoint.safetensors"
     if resume and checkpoint is not None and checkpoint.exists():
         progress, average, best = load_checkpoint(checkpoint, model, optimiser, identity)
+    if validation is not None:
+        _require_judgement(cast(NDArray[np.int64], validation.labels), config.metric)
     steps = max(1, -(-len(training) // config.batch))
     saved = time.monotonic()
     board = _board(run, tensorboard)
+    if progress.history:  # the kill may have come between the checkpoint and the log
+        _log(run, progress.history, None)
 
     def save() -> None:
         if checkpoint is not None and parallel.rank() == 0:
@@ -146,8 +152,7 @@ def train(
                 if checkpoint and time.monotonic() - saved > 60 * config.checkpoint_minutes and step + 1 < len(plan):
                     save()
                     saved = time.monotonic()
-            loss = float(parallel.total(torch.tensor(progress.loss, dtype=torch.float64))) / parallel.size()
-            record: dict[str, Any] = {"epoch": epoch + 1, "loss": loss / len(plan)}
+            record: dict[str, Any] = {"epoch": epoch + 1, "loss": progress.loss / len(plan)}
             if validation is not None:
                 with _swapped(model, average):
                     figures = evaluate(cast(NDArray[np.int64], validation.labels), probabilities(model, validation))
@@ -182,7 +187,7 @@ def _step(
     weights: list[nn.Parameter],
     draw: list[int],
 ) -> float:
-    """One step of all processes, each on its share of the batch; the loss of this process."""
+    """One step of all processes, each on its share of the batch; the loss over the whole batch."""
     draw = [*draw, parallel.rank()]
     rng = np.random.default_rng(draw)
     torch.manual_seed(int(rng.integers(2**62)))
@@ -200,7 +205,7 @@ def _step(
                 "train.clip=1, or look for extreme values with 'raindrop inspect'."
             )
         objective.backward()
-    parallel.average_gradients(weights, len(share))
+    loss = parallel.average_gradients(weights, len(share), loss)
     if config.clip:
         nn.utils.clip_grad_norm_(weights, config.clip)
     optimiser.step()
@@ -246,6 +251,15 @@ def softmax(logits: Tensor) -> NDArray[np.float32]:
     return cast(NDArray[np.float32], torch.softmax(logits.double(), dim=-1).float().numpy())
 
 
+def _require_judgement(labels: NDArray[np.int64], metric: str) -> None:
+    """Some figures need two classes; without one, the first epoch would be kept whatever came after it."""
+    if math.isnan(METRICS[metric](labels, np.full((len(labels), labels.max() + 2), 0.5))):
+        raise DataError(
+            f"All {len(labels):,} validation samples are of one class, so there is no {metric} to choose an epoch by. "
+            "Give a validation table with several classes, or set train.metric=log_loss."
+        )
+
+
 def _imbalanced(labels: NDArray[np.int64]) -> bool:
     counts = np.unique(labels, return_counts=True)[1]
     return bool(counts.min() < 0.5 * len(labels) / len(counts))
@@ -285,7 +299,7 @@ def _swapped(model: Model, weights: dict[str, Tensor] | None) -> Iterator[None]:
 def _log(run: Path | None, history: list[dict[str, Any]], board: Any) -> None:
     if run is None or parallel.rank() != 0:
         return
-    write_text(run / "log.jsonl", "".join(json.dumps(record) + "\n" for record in history))
+    write_text(run / "log.jsonl", "".join(to_json(record) + "\n" for record in history))
     if board is not None:
         record = history[-1]
         board.add_scalar("loss", record["loss"], record["epoch"])
