@@ -55,6 +55,11 @@ def test_counts_and_densities_are_those_of_the_definition() -> None:
     assert about.intervals.tolist() == [2.0]
 
 
+def test_the_same_time_in_two_samples_is_two_times() -> None:
+    table = EventTable.from_columns(["a", "b"], [1.0, 1.0], ["s", "s"], [1.0, 2.0])
+    assert overview(table).times_per_sample.tolist() == [1, 1]
+
+
 def test_sensors_say_how_often_in_how_many_samples_and_how_far_apart() -> None:
     rows = {row["sensor"]: row for row in overview(tiny()).sensors.iter_rows(named=True)}
     assert rows["HR"]["readings"] == 3
@@ -75,6 +80,14 @@ def test_missingness_tells_a_label_that_is_in_the_gaps() -> None:
     assert found.auroc is not None
     assert found.auroc > 0.85
     assert found.auroc == missingness(planted(telling=True)).auroc
+
+
+def test_missingness_sees_which_sensor_was_read() -> None:
+    """As many readings at the same times, of one sensor or of the other."""
+    rows = [(str(n), float(step), "ab"[n % 2], 0.0) for n in range(100) for step in range(3)]
+    events = pl.DataFrame(rows, schema=["sample", "time", "sensor", "value"], orient="row")
+    samples = {"sample": [str(n) for n in range(100)], "label": [n % 2 for n in range(100)]}
+    assert missingness(EventTable.from_frames(events, samples)).auroc == 1.0
 
 
 def test_missingness_never_sees_a_value() -> None:
