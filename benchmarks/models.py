@@ -18,44 +18,19 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:  # the rival's interpreter has no raindrop
+    from raindrop import EventTable
 
 SENSORS, LONGEST, BATCH = 36, 215, 128
 RIVALS: dict[str, tuple[str, dict[str, Any]]] = {"grud": ("GRUD", {"rnn_hidden_size": 49})}
 """Model -> PyPOTS's class and its settings, equal to ours in size."""
 
 
-def draw(samples: int, seed: int = 0) -> dict[str, np.ndarray]:
-    """Random readings as columns, and labels."""
-    rng = np.random.default_rng(seed)
-    lengths = np.clip(rng.gamma(6, 12, samples).astype(int), 1, LONGEST)
-    owner = np.repeat(np.arange(samples), lengths)
-    time_of = np.round(rng.random(len(owner)) * 2880) / 60
-    keep = np.unique(np.stack([owner, time_of]), axis=1)  # distinct timestamps, in order
-    owner, time_of = keep[0].astype(int), keep[1]
-    slot, sensor = np.nonzero(rng.random((len(owner), SENSORS)) < 400 / 70 / SENSORS)
-    return {
-        "sample": owner[slot],
-        "time": time_of[slot],
-        "sensor": sensor,
-        "value": rng.normal(size=len(slot)),
-        "label": np.arange(samples) % 2,
-    }
-
-
-def table_of(columns: dict[str, np.ndarray]) -> Any:
-    import raindrop as rd
-
-    names = [f"s{u:02d}" for u in range(SENSORS)]
-    events = {name: columns[name] for name in ("time", "value")}
-    events |= {"sample": columns["sample"].astype(str), "sensor": np.array(names)[columns["sensor"]]}
-    samples = {"sample": np.arange(len(columns["label"])).astype(str), "label": columns["label"]}
-    return rd.EventTable.from_frames(events, samples, label="label", sensors=names)
-
-
-def ours(model: str, preset: str, table: Any) -> float:
+def ours(model: str, preset: str, table: EventTable) -> float:
     """Seconds per epoch, the faster of two; of a whole fit where there are no epochs."""
     from raindrop.classifier import Classifier
     from raindrop.models import MODELS, DirectModel
@@ -68,14 +43,14 @@ def ours(model: str, preset: str, table: Any) -> float:
     return took if direct else min(record["seconds"] for record in clf.history_)
 
 
-def dense(columns: dict[str, np.ndarray]) -> np.ndarray:
+def dense(table: EventTable) -> np.ndarray:
     """(sample, rank of the timestamp, sensor), NaN where nothing was read."""
-    out = np.full((len(columns["label"]), LONGEST, SENSORS), np.nan, dtype=np.float32)
-    for sample in range(len(out)):
-        held = columns["sample"] == sample
-        rank = np.unique(columns["time"][held], return_inverse=True)[1]
-        out[sample, rank, columns["sensor"][held]] = columns["value"][held]
-    return out
+    from raindrop.batch import Collator
+    from raindrop.scaling import Scaler
+
+    grid = Collator(table, Scaler.fit(table)).batch(np.arange(len(table))).grid()
+    X = np.where(grid.observed, grid.value, np.nan).astype(np.float32)
+    return np.pad(X, ((0, 0), (0, LONGEST - X.shape[1]), (0, 0)), constant_values=np.nan)
 
 
 def run_rival(name: str, settings: dict[str, Any], path: Path, threads: int) -> None:
@@ -96,11 +71,11 @@ def run_rival(name: str, settings: dict[str, Any], path: Path, threads: int) -> 
     print(json.dumps({"seconds": (took[3] - took[1]) / 2}))
 
 
-def rival_seconds(python: str, model: str, columns: dict[str, np.ndarray], threads: int) -> float:
+def rival_seconds(python: str, model: str, table: EventTable, threads: int) -> float:
     name, settings = RIVALS[model]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "readings.npz"
-        np.savez(path, X=dense(columns), y=columns["label"])
+        np.savez(path, X=dense(table), y=np.asarray(table.labels))
         command = [python, __file__, "--as-rival", name, json.dumps(settings), str(path), "--threads", str(threads)]
         done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
@@ -122,18 +97,18 @@ def main() -> None:
         run_rival(name, json.loads(settings), Path(path), asked.threads)
         return
     import torch
+    from shapes import SHAPES, random_events
 
     from raindrop.models import MODELS
 
     torch.set_num_threads(asked.threads)
-    columns = draw(asked.samples)
-    table = table_of(columns)
+    table = random_events(asked.samples, *SHAPES["P12"])
     print(f"{table}, {asked.threads} thread(s), preset {asked.preset}: samples per second in training")
     for model in asked.models or list(MODELS):
         rate = asked.samples / ours(model, asked.preset, table)
         line = f"{model:<12} {rate:>8,.0f}"
         if asked.rival and model in RIVALS:
-            other = asked.samples / rival_seconds(asked.rival, model, columns, asked.threads)
+            other = asked.samples / rival_seconds(asked.rival, model, table, asked.threads)
             line += f"   PyPOTS {other:>8,.0f}   {rate / other:.1f} times as fast"
         print(line, flush=True)
 
