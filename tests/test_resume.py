@@ -178,9 +178,7 @@ def test_resuming_a_finished_run_changes_nothing(data: Path, whole: Path) -> Non
     assert contents(whole) == before
 
 
-def test_without_resume_an_existing_run_is_refused(
-    data: Path, whole: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_resume_an_existing_run_is_refused(data: Path, whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = contents(whole)
     assert "this folder exists already" in failed(command(data, whole), capsys)
     assert contents(whole) == before

@@ -10,9 +10,9 @@ Emission         a reading of sensor v next to r_k ~ N(mu_{z, v}, sigma^2) with 
 Learning         cross entropy - weight * ELBO,  ELBO = E_psi[log p(readings | z)] - KL(q || p), p(z_1) = p(mu)
 
 The O stands for the ODE: between reference points states follow dh/dt = f(h). Reference points are the same for all
-samples, so one loop over them serves the whole batch. Two things are ours: a reference point need not have a reading, so
-seen_k, which is 0 or 1 in the paper, is 1 - exp(-intensity); and the classifier sees the last state and the mean of q
-over the reference points. In training z_k is a Gumbel-softmax draw, at prediction it is q itself.
+samples, so one loop over them serves the whole batch. Two things are ours: a reference point need not have a reading,
+so seen_k, which is 0 or 1 in the paper, is 1 - exp(-intensity); and the classifier sees the last state and the mean of
+q over the reference points. In training z_k is a Gumbel-softmax draw, at prediction it is q itself.
 
 Axes: n a reading, b a sample, v a sensor, k a reference point, z a cluster.
 """

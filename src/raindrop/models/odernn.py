@@ -78,8 +78,7 @@ class ODERNN(Model):
         x = at_slots(batch)  # (s, v)
         told = self.jump.of_readings(torch.cat([x, batch.observed.to(x.dtype)], dim=-1))  # (s, 3h)
         time = self.clock(batch.time)
-        before = torch.where(batch.rank > 0, time.roll(1), time)  # the first timestamp has no gap before it
-        gap = (time - before)[:, None]  # (s, 1)
+        gap = (time - time.roll(1))[:, None]  # (s, 1); that of a sample's first timestamp is never used
 
         lengths, order = torch.sort(batch.samples.counts, descending=True, stable=True)
         first = batch.samples.offsets[order]
