@@ -30,6 +30,7 @@ from raindrop.metrics import METRICS, better, evaluate, require_metric
 from raindrop.models.base import Model, Output
 
 MAX_READINGS = 250_000  # readings in one batch when no gradient is needed
+_CALMER = "Lower train.learning_rate, set train.clip=1, or look for extreme values with 'raindrop inspect'."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +153,8 @@ def train(
                 if checkpoint and time.monotonic() - saved > 60 * config.checkpoint_minutes and step + 1 < len(plan):
                     save()
                     saved = time.monotonic()
+            if not all(bool(parameter.isfinite().all()) for parameter in weights):
+                raise TrainingError(f"The weights are no longer finite after epoch {epoch + 1}. {_CALMER}")
             record: dict[str, Any] = {"epoch": epoch + 1, "loss": progress.loss / len(plan)}
             if validation is not None:
                 with _swapped(model, average):
@@ -200,10 +203,7 @@ def _step(
         objective = F.cross_entropy(output.logits, cast(Tensor, batch.label)) + output.penalty
         loss = float(objective.detach())
         if not math.isfinite(loss):
-            raise TrainingError(
-                f"The loss became {loss} in epoch {draw[1] + 1}, step {draw[2] + 1}. Lower train.learning_rate, set "
-                "train.clip=1, or look for extreme values with 'raindrop inspect'."
-            )
+            raise TrainingError(f"The loss became {loss} in epoch {draw[1] + 1}, step {draw[2] + 1}. {_CALMER}")
         objective.backward()
     loss = parallel.average_gradients(weights, len(share), loss)
     if config.clip:
