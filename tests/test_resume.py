@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import os
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from dying import die_at
 from learnable import QUICK, easy_table, words
 from safetensors.torch import load_file
 
@@ -63,30 +63,11 @@ def is_the_same(run: Path, whole: Path) -> bool:
 # ---------------------------------------------------------------- killed by itself, at an exact place
 
 
-def die_at(arguments: list[str], module: str, function: str, call: int, when: str) -> None:
-    """Run a command that kills itself before or behind the given call of a function."""
-    held = sys.modules[module]
-    original, calls = getattr(held, function), iter(range(1, 1_000_000))
-
-    def deadly(*given: Any, **options: Any) -> Any:
-        now = next(calls) == call
-        if now and when == "before":
-            os.kill(os.getpid(), signal.SIGKILL)
-        result = original(*given, **options)
-        if now:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return result
-
-    setattr(held, function, deadly)
-    sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-    main(arguments)
-
-
 @pytest.fixture(scope="module")
 def fresh() -> Iterator[Any]:
     """Processes that have everything imported and nothing else done."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["raindrop.classifier", "raindrop.cli", "torch._dynamo", "test_resume"])
+    context.set_forkserver_preload(["raindrop.classifier", "raindrop.cli", "torch._dynamo", "dying"])
     return context
 
 

@@ -6,6 +6,7 @@ import json
 import math
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,13 @@ class Linear(Model):
         flat = batch.value.new_zeros(batch.num_samples * 3).index_add(0, batch.sample * 3 + batch.sensor, batch.value)
         sums = self.dropout(flat.view(-1, 3))
         return Output(self.linear(sums) * self.weight, sums, sums.new_zeros(()))
+
+
+class Spoiled(Linear):
+    """A finite loss with a gradient that is not."""
+
+    def forward(self, batch: Batch) -> Output:
+        return replace(super().forward(batch), penalty=(self.linear.weight.sum() * 0).sqrt())
 
 
 def collator(table: EventTable) -> Collator:
@@ -297,6 +305,25 @@ def test_a_loss_that_is_not_finite_is_one_readable_error(learning: Collator, tmp
     with pytest.raises(TrainingError, match=r"The loss became nan in epoch 1, step 1\. Lower train.learning_rate"):
         train(linear(weight=math.nan), learning, None, config(), run=tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_weights_that_the_last_step_spoiled_are_one_readable_error(learning: Collator, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"The weights are no longer finite after epoch 1\. Lower train"):
+        train(Spoiled(), learning, None, config(batch=64), run=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_validation_that_is_not_finite_is_one_readable_error(
+    learning: Collator, checking: Collator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spy(monkeypatch, lambda model, *_: setattr(model, "weight", math.inf))
+    with pytest.raises(TrainingError, match=r"The validation of epoch 1 is not finite\. Lower train"):
+        train(linear(), learning, checking, config(batch=64))
+
+
+def test_a_probability_that_is_not_finite_is_an_error(checking: Collator) -> None:
+    with pytest.raises(DataError, match=r"40 of 40 samples have no finite probability \(first: 's000'\)"):
+        probabilities(linear(weight=math.nan), checking)
 
 
 def test_the_log_has_a_line_per_epoch_with_the_validation_figures(

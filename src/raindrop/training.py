@@ -24,12 +24,13 @@ from torch.nn import functional as F
 from raindrop import parallel
 from raindrop.batch import Batch, Collator, plan_batches
 from raindrop.checkpoint import Progress, load_checkpoint, save_checkpoint
-from raindrop.errors import ConfigError, DataError, MissingExtraError, TrainingError
+from raindrop.errors import ConfigError, DataError, MissingExtraError, TrainingError, count_of
 from raindrop.files import to_json, write_text
 from raindrop.metrics import METRICS, better, evaluate, require_metric
 from raindrop.models.base import Model, Output
 
 MAX_READINGS = 250_000  # readings in one batch when no gradient is needed
+_CALMER = "Lower train.learning_rate, set train.clip=1, or look for extreme values with 'raindrop inspect'."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,10 +153,15 @@ def train(
                 if checkpoint and time.monotonic() - saved > 60 * config.checkpoint_minutes and step + 1 < len(plan):
                     save()
                     saved = time.monotonic()
+            if not all(bool(parameter.isfinite().all()) for parameter in weights):
+                raise TrainingError(f"The weights are no longer finite after epoch {epoch + 1}. {_CALMER}")
             record: dict[str, Any] = {"epoch": epoch + 1, "loss": progress.loss / len(plan)}
             if validation is not None:
                 with _swapped(model, average):
-                    figures = evaluate(cast(NDArray[np.int64], validation.labels), probabilities(model, validation))
+                    found = _probabilities(model, validation)
+                if not np.isfinite(found).all():
+                    raise TrainingError(f"The validation of epoch {epoch + 1} is not finite. {_CALMER}")
+                figures = evaluate(cast(NDArray[np.int64], validation.labels), found)
                 record["validation"] = figures
                 if better(config.metric, figures[config.metric], progress.best):
                     progress.best, progress.best_epoch = figures[config.metric], epoch + 1
@@ -200,10 +206,7 @@ def _step(
         objective = F.cross_entropy(output.logits, cast(Tensor, batch.label)) + output.penalty
         loss = float(objective.detach())
         if not math.isfinite(loss):
-            raise TrainingError(
-                f"The loss became {loss} in epoch {draw[1] + 1}, step {draw[2] + 1}. Lower train.learning_rate, set "
-                "train.clip=1, or look for extreme values with 'raindrop inspect'."
-            )
+            raise TrainingError(f"The loss became {loss} in epoch {draw[1] + 1}, step {draw[2] + 1}. {_CALMER}")
         objective.backward()
     loss = parallel.average_gradients(weights, len(share), loss)
     if config.clip:
@@ -233,6 +236,18 @@ def outputs(model: Model, data: Collator, show: bool = False) -> Iterator[Output
 
 def probabilities(model: Model, data: Collator, show: bool = False) -> NDArray[np.float32]:
     """(samples, classes); several processes share the work."""
+    probability = _probabilities(model, data, show)
+    wrong = np.flatnonzero(~np.isfinite(probability).all(1))
+    if len(wrong):
+        raise DataError(
+            f"{count_of(len(wrong), len(data), 'samples')} have no finite probability (first: "
+            f"'{data.table.ids[wrong[0]]}'). Their values are too extreme for the model; look at them with "
+            "'raindrop inspect'."
+        )
+    return probability
+
+
+def _probabilities(model: Model, data: Collator, show: bool = False) -> NDArray[np.float32]:
     if parallel.size() == 1:
         return np.concatenate([softmax(output.logits) for output in outputs(model, data, show)])
     mine = np.arange(len(data))[parallel.rank() :: parallel.size()]
