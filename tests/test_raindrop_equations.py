@@ -572,3 +572,11 @@ def test_messages_and_their_gradients_do_not_depend_on_the_size_of_chunks(build,
     expected = sent_in_chunks(layer, batch, state, p)
     monkeypatch.setattr(module, "CHUNK", chunk)
     torch.testing.assert_close(sent_in_chunks(layer, batch, state, p), expected)
+
+
+def test_a_known_graph_whose_weights_cannot_be_is_refused():
+    for weight in (-0.5, 0.0, 5.0):
+        with pytest.raises(ValueError, match="above 0 and up to 1"):
+            RaindropConfig(initial_edges=(("a", "b", weight),))
+    with pytest.raises(ValueError, match="no effect"):
+        RaindropConfig(initial_edges=(("a", "b", 1.0),), edge_weights=False)

@@ -30,7 +30,7 @@ class Entry:
 
 
 # What validation on synthetic data and on P12 has shown to help; docs/log.md has the figures.
-RAINDROP_TUNED = {
+RAINDROP_TUNED: dict[str, dict[str, Any]] = {
     "model": {
         "observation_dim": 16,
         "receiver_dim": 32,
@@ -78,13 +78,13 @@ TRANSFORMER_TUNED: dict[str, dict[str, Any]] = {
     "train": {**STEADY, "epochs": 6, "batch": 32, "average": 0.995},
 }
 # What validation on P12 has shown to help SeFT and those below it; docs/log.md has the figures.
-TUNED = {"sampling": "natural", "optimiser": "adamw", "learning_rate": 1e-3, "clip": 1.0, "patience": 4}
-TUNED_SMALL_BATCHES = TUNED | {"batch": 64, "learning_rate": 2e-3}
-MTGNN_TUNED = {
+TUNED: dict[str, Any] = {"sampling": "natural", "optimiser": "adamw", "learning_rate": 1e-3, "clip": 1.0, "patience": 4}
+TUNED_SMALL_BATCHES: dict[str, Any] = TUNED | {"batch": 64, "learning_rate": 2e-3}
+MTGNN_TUNED: dict[str, dict[str, Any]] = {
     "model": {"width": 4, "layers": 2, "dropout": 0.0},
     "train": TUNED | {"batch": 32, "learning_rate": 2e-3},
 }
-SEFT_TUNED = {"layers": 2, "width": 64, "dropout": 0.0, "attention_dropout": 0.2, "head_width": 128}
+SEFT_TUNED: dict[str, Any] = {"layers": 2, "width": 64, "dropout": 0.0, "attention_dropout": 0.2, "head_width": 128}
 
 MODELS: dict[str, Entry] = {
     "raindrop": Entry(Raindrop, RaindropConfig, {"paper": {}, "tuned": RAINDROP_TUNED}),

@@ -101,11 +101,18 @@ class RaindropConfig:
     """False: alpha is 1 ("w/o alpha")."""
 
     def __post_init__(self) -> None:
-        for name in ("observation_dim", "receiver_dim", "layers", "heads", "rank", "time_heads", "hidden", "max_times"):
+        sizes = ("observation_dim", "receiver_dim", "attention_dim", "sensor_dim", "hidden", "max_rank", "max_times")
+        for name in (*sizes, "layers", "heads", "rank", "time_heads"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}.")
         if not 0 <= self.prune < 1:
             raise ValueError(f"prune is a share of edges, 0 up to (not including) 1, not {self.prune}.")
+        if self.initial_edges is not None:
+            if not self.edge_weights:
+                raise ValueError("initial_edges has no effect with edge_weights = false; give one or the other.")
+            wrong = [edge for edge in self.initial_edges if not 0 < edge[2] <= 1]
+            if wrong:
+                raise ValueError(f"initial_edges have weights above 0 and up to 1, not {wrong[0][2]} ({wrong[0]}).")
         if self.reconstruction and (self.senders == "embedded" or not self.messages):
             raise ValueError(
                 'reconstruction needs messages and senders = "observed"; '
@@ -142,7 +149,7 @@ class Raindrop(Model):
         )
 
     def forward(self, batch: Batch) -> Output:
-        whole, pieces = batch, None
+        whole, pieces = batch, None  # batch becomes what is looked at of the whole
         if self.config.long_series == "thin":
             batch = batch.thinned(self.config.max_times)
         elif self.config.long_series == "cut":
@@ -161,6 +168,8 @@ class Raindrop(Model):
             share = pieces.counts[:, None]
             sample, time_weights = pieces.sum(sample) / share, None
             edges = None if edges is None else pieces.sum(edges) / share[..., None]
+        if batch.num_slots < whole.num_slots:
+            time_weights = None  # they are of the times that were kept
         logits = self.head(sample, whole.statics)
         penalty = state.loss
         if edges is not None and self.config.similarity and self.config.messages and self.config.edge_weights:
@@ -291,14 +300,14 @@ class MessagePassing(nn.Module):
     def forward(self, batch: Batch, h: Tensor, p: Tensor, state: State) -> State:
         edges = state.edges if self.config.edge_weights else None
         if state.received is None or not batch.num_slots:  # without any time there is nothing to cut into chunks
-            attended, delivery = self.send_readings(batch, h, p, edges)
+            mean_alpha, delivery = self.send_readings(batch, h, p, edges)
         else:
-            attended, delivery = self.send_embeddings(batch, state.received, state.has(batch), p, edges)
+            mean_alpha, delivery = self.send_embeddings(batch, state.received, state.has(batch), p, edges)
         if self.config.edge_weights:
-            updated = attended if state.edges is None else state.edges * attended  # Eq. 3
+            updated = mean_alpha if state.edges is None else state.edges * mean_alpha  # Eq. 3
             updated = prune(updated, self.config.prune) if self.prunes else updated
         else:
-            updated = torch.ones_like(attended)
+            updated = torch.ones_like(mean_alpha)
         if delivery is None:
             return State(loss=state.loss, edges=updated)
         return self.receive(batch, h, delivery, replace(state, edges=updated))
@@ -312,8 +321,9 @@ class MessagePassing(nn.Module):
         if self.deaf_to_itself:
             itself = batch.sensor[:, None, None].expand(-1, weight.shape[1], 1)
             weight = weight.scatter(-1, itself, 0.0)
+        # `weight` goes below the fraction of the softmax, `carried` above it: e scales a message, not its share.
         carried = weight
-        if edges is not None:
+        if edges is not None:  # sign: whether the edge exists
             e = batch.senders.spread(edges.flatten(0, 1))[:, None]  # (n, 1, v)
             weight, carried = weight * e.detach().sign(), weight * e
         sends = (h[:, None] * batch.sensors.spread(self.w_send)).sum(-1)  # (n, kj): h_u . w_u
@@ -323,11 +333,11 @@ class MessagePassing(nn.Module):
     def send_readings(self, batch: Batch, h: Tensor, p: Tensor, edges: Tensor | None) -> tuple[Tensor, Delivery | None]:
         """Every reading sends. -> the mean of alpha over the times u sent, (b, u, v), and what was delivered."""
         alpha, spoken = self.speak(batch, h, p, edges)
-        attended = batch.senders.sum(over_heads(alpha, 1)) / batch.senders.counts.clamp_min(1)[:, None]
-        attended = attended.view(batch.num_samples, batch.num_sensors, batch.num_sensors)
+        mean_alpha = batch.senders.sum(over_heads(alpha, 1)) / batch.senders.counts.clamp_min(1)[:, None]
+        mean_alpha = mean_alpha.view(batch.num_samples, batch.num_sensors, batch.num_sensors)
         if spoken is None:
-            return attended, None
-        return attended, Delivery(batch.slots.sum(spoken.sent), batch.slots.sum(spoken.weight))
+            return mean_alpha, None
+        return mean_alpha, Delivery(batch.slots.sum(spoken.sent), batch.slots.sum(spoken.weight))
 
     def send_embeddings(
         self, batch: Batch, h: Tensor, has: Tensor, p: Tensor, edges: Tensor | None
