@@ -80,7 +80,7 @@ TRANSFORMER_TUNED: dict[str, dict[str, Any]] = {
 # What validation on P12 has shown to help SeFT and those below it; docs/log.md has the figures.
 TUNED = {"sampling": "natural", "optimiser": "adamw", "learning_rate": 1e-3, "clip": 1.0, "patience": 4}
 TUNED_SMALL_BATCHES = TUNED | {"batch": 64, "learning_rate": 2e-3}
-MTGNN_TUNED = {
+MTGNN_TUNED: dict[str, dict[str, Any]] = {
     "model": {"width": 4, "layers": 2, "dropout": 0.0},
     "train": TUNED | {"batch": 32, "learning_rate": 2e-3},
 }
