@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import shutil
 import signal
 import subprocess
 import sys
@@ -165,12 +166,16 @@ def test_without_resume_an_existing_run_is_refused(data: Path, whole: Path, caps
     assert contents(whole) == before
 
 
+@pytest.mark.parametrize("finished", [True, False], ids=["finished", "stopped"])
 @pytest.mark.parametrize("change", ["settings", "seed", "data", "label"])
 def test_other_settings_seed_or_data_cannot_be_resumed(
-    change: str, data: Path, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    change: str, finished: bool, data: Path, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = contents(whole)
-    arguments = command(data, whole, "--resume")
+    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    if not finished:
+        (run / "model.json").unlink()
+    before = contents(run)
+    arguments = command(data, run, "--resume")
     if change == "settings":
         arguments.append("--set=model.prune=0.25")
     elif change == "seed":
@@ -180,9 +185,9 @@ def test_other_settings_seed_or_data_cannot_be_resumed(
     else:
         arguments += ["--label", "ward", "--statics", "age"]
     errors = failed(arguments, capsys)
-    assert f"{whole}: " in errors
+    assert f"{run}: " in errors
     assert "other data, settings, seed or version, so it cannot be resumed" in errors
-    assert contents(whole) == before
+    assert contents(run) == before
 
 
 def test_a_saved_model_is_not_overwritten_by_resuming_another_run_in_its_folder(tmp_path: Path) -> None:
