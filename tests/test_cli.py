@@ -137,6 +137,14 @@ def test_other_samples_than_those_of_the_run_are_evaluated_whole(ask: Ask, run: 
     assert "leaving out" not in shown
 
 
+def test_new_samples_are_evaluated_beside_the_test_samples_of_the_run(ask: Ask, run: Path, tmp_path: Path) -> None:
+    easy_table(80, classes=("ill", "well"), statics=("age", "ward")).write(tmp_path / "more")
+    code, shown, _ = ask("evaluate", run, tmp_path / "more")
+    assert code == 0
+    assert "leaving out 54 samples" in shown
+    assert "26 samples, label label" in shown
+
+
 @pytest.mark.parametrize("name", ["p.parquet", "p.csv"])
 def test_predict_writes_what_the_library_predicts(name: str, ask: Ask, data: Path, run: Path, tmp_path: Path) -> None:
     assert ask("predict", run, data, "--out", tmp_path / name)[0] == 0
