@@ -159,9 +159,9 @@ def train(
             if validation is not None:
                 with _swapped(model, average):
                     found = _probabilities(model, validation)
-                if not np.isfinite(found).all():
-                    raise TrainingError(f"The validation of epoch {epoch + 1} is not finite. {_CALMER}")
-                figures = evaluate(cast(NDArray[np.int64], validation.labels), found)
+                    if not np.isfinite(found).all():
+                        raise TrainingError(f"The validation of epoch {epoch + 1} is not finite. {_CALMER}")
+                    figures = evaluate(cast(NDArray[np.int64], validation.labels), found)
                 record["validation"] = figures
                 if better(config.metric, figures[config.metric], progress.best):
                     progress.best, progress.best_epoch = figures[config.metric], epoch + 1
