@@ -10,9 +10,7 @@ import time
 
 import numpy as np
 import torch
-
-with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-    from pypots.classification import Raindrop
+from pypots.classification import Raindrop
 
 torch.set_num_threads(2)
 data = np.load(sys.argv[1])

@@ -323,9 +323,10 @@ class MessagePassing(nn.Module):
             weight = weight.scatter(-1, itself, 0.0)
         # `weight` goes below the fraction of the softmax, `carried` above it: e scales a message, not its share.
         carried = weight
-        if edges is not None:  # sign: whether the edge exists
-            e = batch.senders.spread(edges.flatten(0, 1))[:, None]  # (n, 1, v)
-            weight, carried = weight * e.detach().sign(), weight * e
+        if edges is not None:
+            e = edges.flatten(0, 1)  # (b u, v)
+            exists = batch.senders.spread(e.detach().sign())[:, None]  # (n, 1, v)
+            weight, carried = weight * exists, weight * batch.senders.spread(e)[:, None]
         sends = (h[:, None] * batch.sensors.spread(self.w_send)).sum(-1)  # (n, kj): h_u . w_u
         sends = sends.view(len(h), self.config.heads, self.config.rank)
         return alpha, Delivery(carried[:, :, None] * sends[..., None], weight)
@@ -391,7 +392,7 @@ class MessagePassing(nn.Module):
         message = self.message(delivery)  # (s, v, d)
         arrived = (delivery.weight > 0).any(1)  # (s, v)
         reached = batch.observed | arrived
-        received = torch.sigmoid(message) * reached[..., None]
+        received = torch.sigmoid(message) * reached[..., None].to(message.dtype)
         own, loss = h, state.loss
         if self.deaf_to_itself:
             told = message.flatten(0, 1).index_select(0, batch.cell)  # (n, d) what the others told each reading
@@ -447,7 +448,7 @@ def prune(edges: Tensor, share: float) -> Tensor:
         above, tied = flat > border, flat == border
         room = keep - above.sum(1, keepdim=True)
         alive = above | (tied & (tied.cumsum(1) <= room))
-    return (flat * alive).view_as(edges)
+    return (flat * alive.to(flat.dtype)).view_as(edges)
 
 
 def disparity(edges: Tensor) -> Tensor:
