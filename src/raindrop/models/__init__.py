@@ -29,7 +29,7 @@ class Entry:
     presets: dict[str, dict[str, dict[str, Any]]]
 
 
-# What validation on synthetic data has shown to help, and P12 not to hurt; docs/log.md has the figures.
+# What validation on synthetic data has shown to help; docs/log.md has the figures, those on P12 too.
 RAINDROP_TUNED: dict[str, dict[str, Any]] = {
     "model": {
         "observation_dim": 16,
