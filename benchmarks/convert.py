@@ -6,8 +6,9 @@ DIR holds p12/ and p19/ as published (default: $RAINDROP_DATA, else ../shared/da
 read the same archives, apply the same cohort and write Parquet, each in a process of its own, one after the other.
 Seconds and processor time include the imports; the latter is the fairer one on a busy machine.
 
-Measured on two cores, from .tar.xz: P12 15.1 s against 96.7 s (6.4 times as fast), 1.1 GB; P19, while other work took most
-of the machine, 46.5 s against 1,173.6 s (25 times), 1.3 GB. Alone, `raindrop convert` took 9.7 s for P12 and 16.5 s for P19.
+Measured on two cores, from .tar.xz, a pair in one run each: P12 15.1 s against 96.7 s (6.4 times as fast), 1.1 GB; P19
+on a machine busy with other work 46.5 s against 1,173.6 s (25 times), 1.3 GB. With less going on, the whole command
+`raindrop convert` took 9.7 s for P12 and 16.5 s for P19.
 """
 
 from __future__ import annotations

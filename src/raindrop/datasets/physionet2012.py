@@ -74,7 +74,7 @@ def convert(
     unknown_stay: a length of stay of -1 is unknown. "exclude" leaves `length_of_stay_gt_3` empty, "short" counts it
     as not longer than three days, as the paper does.
     limits: values that cannot be, by sensor or static; readings outside are dropped, statics emptied. None keeps all.
-    duplicates: what to do with several values of one sensor in one minute; the paper takes the last.
+    duplicates: what to do with several values of one sensor in one minute; the paper's published code takes the last.
     """
     one_of(label, Label, "label")
     one_of(unknown_stay, UnknownStay, "unknown_stay")
