@@ -140,6 +140,7 @@ def one_step(variant: str, samples: int, times: int) -> None:
         time_of[at], sensor.astype(np.int32), rng.standard_normal(len(at)).astype(np.float32),
         np.cumsum(count) - count, count, tuple(f"s{n}" for n in range(36)), shape,
     ).with_roles(label="label")  # fmt: skip
+    keep_memory()  # as the training loop does
     model, data = build(table, variant)
     batch = data.batch(np.arange(samples))
     before = memory("VmRSS")

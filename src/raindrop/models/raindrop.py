@@ -20,7 +20,7 @@ from raindrop.models.base import Activation, DataSpec, Head, Model, Output, Time
 from raindrop.models.temporal import Pool, Readout, TemporalAttention, TemporalLSTM, TemporalMean
 from raindrop.ragged import Segments
 
-CHUNK = 512  # timestamps whose (u, v) attention is held at once
+CHUNK = 2048  # timestamps whose (u, v) attention is held at once
 
 
 @dataclass(frozen=True, kw_only=True)
