@@ -22,7 +22,6 @@ from shapes import SHAPES, random_events
 from torch.nn import functional as F
 
 from raindrop import EventTable
-from raindrop.allocator import keep_memory
 from raindrop.batch import Collator
 from raindrop.config import make
 from raindrop.models import MODELS, DataSpec, Model
@@ -45,7 +44,6 @@ def build(table: EventTable, variant: str) -> tuple[Model, Collator]:
 
 def rates(table: EventTable, variant: str, batch: int = 128) -> tuple[float, float]:
     """Training and prediction, samples per second, batch making included."""
-    keep_memory()  # as the training loop does
     model, data = build(table, variant)
     optimiser = torch.optim.Adam(model.parameters(), 1e-4)
     pieces = np.array_split(np.arange(len(table)), -(-len(table) // batch))
@@ -140,7 +138,6 @@ def one_step(variant: str, samples: int, times: int) -> None:
         time_of[at], sensor.astype(np.int32), rng.standard_normal(len(at)).astype(np.float32),
         np.cumsum(count) - count, count, tuple(f"s{n}" for n in range(36)), shape,
     ).with_roles(label="label")  # fmt: skip
-    keep_memory()  # as the training loop does
     model, data = build(table, variant)
     batch = data.batch(np.arange(samples))
     before = memory("VmRSS")

@@ -22,7 +22,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from raindrop import parallel
-from raindrop.allocator import keep_memory
 from raindrop.batch import Batch, Collator, plan_batches
 from raindrop.checkpoint import Progress, load_checkpoint, save_checkpoint
 from raindrop.errors import ConfigError, DataError, MissingExtraError, TrainingError, count_of
@@ -106,7 +105,6 @@ def train(
     With `run`, a checkpoint and log.jsonl are kept in that folder, and `resume` continues from them. The model ends
     with the weights of the epoch that validated best, or the last ones where there is no validation.
     """
-    keep_memory()
     labels = cast(NDArray[np.int64], training.labels)
     balanced = config.sampling == "balanced" or (config.sampling == "auto" and _imbalanced(labels))
     weights = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -227,7 +225,6 @@ def in_order(data: Collator) -> Iterator[Batch]:
 
 def outputs(model: Model, data: Collator, show: bool = False) -> Iterator[Output]:
     """The model's output for all samples in order, a few at a time, without gradients."""
-    keep_memory()
     model.eval()
     done = 0
     with torch.inference_mode(), _bar(show, len(data), "predicting") as tick:
