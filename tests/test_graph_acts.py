@@ -191,7 +191,7 @@ FLIPS: dict[str, Flip] = {
     "receiver_dim": Flip(5),
     "layers": Flip(3),
     "prune": Flip(0.2),
-    "senders": Flip("observed"),
+    "senders": Flip("embedded"),
     "normalise": Flip("logit"),
     "mixing": Flip("residual"),
     "heads": Flip(2),
@@ -209,7 +209,7 @@ FLIPS: dict[str, Flip] = {
     "activation": Flip("relu"),
     "dropout": Flip(0.5),
     "similarity": Flip(0.5),
-    "reconstruction": Flip(0.5, given={"senders": "observed"}),
+    "reconstruction": Flip(0.5),
     "mask_indicator": Flip(True),
     "initial_edges": Flip((("sensor 0", "sensor 1", 1.0), ("sensor 1", "sensor 2", 0.5))),
     "long_series": Flip("cut", given={"max_times": 3}),
@@ -226,7 +226,7 @@ MORE_FLIPS = [
     ("temporal", Flip("lstm")),
     ("readout", Flip("squeeze")),
     ("long_series", Flip("thin", given={"max_times": 3})),
-    *((name, replace(FLIPS[name], given={"senders": "observed"})) for name in ("normalise", "mixing", "heads", "rank")),
+    *((name, replace(FLIPS[name], given={"senders": "embedded"})) for name in ("normalise", "mixing", "heads", "rank")),
 ]
 
 

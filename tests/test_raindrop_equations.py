@@ -454,7 +454,7 @@ def test_single_precision_is_precise_enough(build, batch, samples, senders):
 def test_the_published_sizes_are_the_defaults(build):
     """Appendix: R_u of 4, p and r_v of 16, D of 4 x 32, W of 20 x 20, L = 2, K = 50 %, 128 neurons, lambda 0.02."""
     model = build()
-    layer, config = model.layers[0], model.config
+    layer, config = model.layers[-1], model.config
     assert model.embed.R.shape == (5, 4)
     assert layer.D_r.shape[1:] == layer.D_p.shape[1:] == (4, 16)
     assert layer.r.shape == (1, 5, 16)

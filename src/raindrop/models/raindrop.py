@@ -41,8 +41,9 @@ class RaindropConfig:
     """L, rounds of message passing; all but the last prune."""
     prune: float = 0.5
     """K, share of all edges removed after each layer but the last."""
-    senders: Literal["embedded", "observed"] = "embedded"
-    """Who sends after the first layer: every sensor with an embedding at that time, or only those with a reading."""
+    senders: Literal["observed", "embedded"] = "observed"
+    """Who sends: only sensors with a reading at that time ("active", Sec. 3.3), or after the first layer every sensor
+    with an embedding."""
     normalise: Literal["sigmoid", "logit"] = "sigmoid"
     """What the softmax over active senders is taken of: Eq. 1's sigmoid, or its argument."""
     mixing: Literal["own", "residual"] = "own"
