@@ -93,7 +93,7 @@ class RaindropConfig:
     sensor_embedding: bool = True
     """False: one R for all sensors ("w/o R_u")."""
     edge_weights: bool = True
-    """False: every edge weighs 1 and none is pruned ("w/o e")."""
+    """False: every edge weighs 1 and none is pruned ("w/o e"); with observed senders one layer is then all there is."""
     receiver_vectors: bool = True
     """False: attention does not know the receiver ("w/o r_v")."""
     time_encoding: bool = True
@@ -135,7 +135,9 @@ class Raindrop(Model):
         self.encode_time = TimeEncoding(config.time_dim, config.time_base, config.time_scale)
         self.embed = ObservationEmbedding(config, spec)
         self.graph = InitialGraph(config, spec)
-        depth = config.layers if config.messages else 0
+        # Earlier layers hand on edge weights and, with embedded senders, embeddings; with neither, only the last acts.
+        depth = config.layers if config.edge_weights or config.senders == "embedded" else 1
+        depth = depth if config.messages else 0
         self.layers = nn.ModuleList(MessagePassing(config, spec, last=at == depth - 1) for at in range(depth))
         self.pool = pool_of(config)
         self.readout = Readout(config.readout, spec.num_sensors, self.pool.dim)
