@@ -15,7 +15,8 @@ from torch.nn.functional import cross_entropy
 from raindrop.batch import Batch
 from raindrop.errors import DataError
 from raindrop.events import EventTable
-from raindrop.models.raindrop import Raindrop, RaindropConfig, State
+from raindrop.models.messages import State
+from raindrop.models.raindrop import Raindrop, RaindropConfig
 
 SENDERS = ("embedded", "observed")
 NUDGE = 1e-4  # far below the gaps between edge weights, so that the same edges survive
