@@ -75,8 +75,8 @@ class TimeEncoding(nn.Module):
         self.register_buffer("frequency", frequency.float(), persistent=False)
 
     def forward(self, time: Tensor) -> Tensor:  # (s,)
-        angle = time[:, None] * self.frequency  # (s, p/2)
-        return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)  # (s, p)
+        angle = time.double()[:, None] * self.frequency.double()  # (s, p/2)
+        return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1).to(self.frequency.dtype)  # (s, p)
 
 
 class Clock(nn.Module):
@@ -85,14 +85,17 @@ class Clock(nn.Module):
     So a setting that a paper gives for its window of 48 hours means the same for a table in seconds.
     """
 
+    rate: Tensor
+
     def __init__(self, spec: DataSpec, window: float):
         super().__init__()
         start, end = spec.window
         self.start, self.window = start, window
-        self.rate = window / (end - start) if end > start else 1.0
+        rate = window / (end - start) if end > start else 1.0
+        self.register_buffer("rate", torch.tensor(rate), persistent=False)
 
     def forward(self, time: Tensor) -> Tensor:
-        return (time - self.start) * self.rate
+        return ((time.double() - self.start) * self.rate.double()).to(self.rate.dtype)
 
     def reference(self, count: int) -> Tensor:
         """(k,) points evenly over the window, both ends included."""
@@ -164,6 +167,27 @@ class HeadConfig:
         for name in names:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateHeadConfig:
+    """The settings of a `Head` on a recurrent state, whose own size is called `hidden`."""
+
+    static_dim: int = 32
+    """Size of the projected statics."""
+    head_hidden: int = 64
+    """Neurons in the classifier's first layer."""
+
+    def head(self, embedding_dim: int, spec: DataSpec, dropout: float = 0.0) -> Head:
+        """The classifier for embeddings of this size."""
+        return Head(
+            embedding_dim,
+            spec,
+            static_dim=self.static_dim,
+            hidden=self.head_hidden,
+            activation="relu",
+            dropout=dropout,
+        )
 
 
 def at_slots(batch: Batch) -> Tensor:
