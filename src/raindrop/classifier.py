@@ -120,6 +120,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 self._refuse_train_settings(train_config, tensorboard)
                 self.history_ = self.model_.fit(learned_from, chosen_by, int(self.seed))
             else:
+                self.model_.learn_scales(learned_from)
                 self.history_ = train(
                     self.model_,
                     learned_from,

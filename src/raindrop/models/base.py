@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from raindrop.batch import Batch, Collator
 from raindrop.errors import ConfigError
+from raindrop.models.ensemble import EnsembleHead
 
 Activation = Literal["sigmoid", "relu"]
 
@@ -41,6 +42,7 @@ class Output:
     penalty: Tensor  # () added to the cross entropy
     edges: Tensor | None = None  # (b, u, v) weight of the edge from sensor u to sensor v
     time_weights: Tensor | None = None  # (s, v) attention of sensor v to timestamp s, sums to 1 over a sample
+    members: Tensor | None = None  # (b, member, class) logits of each of several classifiers that learn for themselves
 
 
 class Model(nn.Module, ABC):
@@ -52,6 +54,9 @@ class Model(nn.Module, ABC):
     @abstractmethod
     def forward(self, batch: Batch) -> Output:
         """Logits and whatever else the model has to tell."""
+
+    def learn_scales(self, training: Collator) -> None:
+        """What must be known of the training samples before the first step, kept in buffers; most need nothing."""
 
 
 class DirectModel(Model):
@@ -114,10 +119,14 @@ class Head(nn.Module):
         hidden: int,
         activation: Activation = "sigmoid",
         dropout: float = 0.0,
+        members: int = 0,
     ):
         super().__init__()
         self.statics = nn.Linear(spec.static_width, static_dim) if spec.static_width else None
         width = embedding_dim + (static_dim if self.statics is not None else 0)
+        if members:
+            self.classifier: nn.Module = EnsembleHead(width, hidden, members, spec.num_classes, dropout)
+            return
         self.classifier = nn.Sequential(
             nn.Dropout(dropout),
             nn.Linear(width, hidden),
@@ -126,7 +135,8 @@ class Head(nn.Module):
             nn.Linear(hidden, spec.num_classes),
         )
 
-    def forward(self, embedding: Tensor, statics: Tensor) -> Tensor:  # (b, z), (b, a)
+    def forward(self, embedding: Tensor, statics: Tensor) -> Tensor:
+        """(b, z), (b, a) -> (b, class), or (b, member, class) where it has members."""
         if self.statics is not None:
             embedding = torch.cat([embedding, self.statics(statics)], dim=-1)
         logits: Tensor = self.classifier(embedding)

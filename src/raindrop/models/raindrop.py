@@ -14,10 +14,12 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from raindrop.batch import Batch
+from raindrop.batch import Batch, Collator
 from raindrop.errors import DataError, suggest
 from raindrop.models.base import Activation, DataSpec, Head, Model, Output, TimeEncoding, uniform
+from raindrop.models.ensemble import together
 from raindrop.models.messages import MessagePassing, State
+from raindrop.models.slots import Slots
 from raindrop.models.temporal import Pool, Readout, TemporalAttention, TemporalLSTM, TemporalMean
 
 
@@ -86,6 +88,14 @@ class RaindropConfig:
     """Series longer than max_times: as they are, evenly thinned, or cut into pieces whose embeddings are averaged."""
     max_times: int = 1000
     """Timestamps per sample that long_series "thin" and "cut" admit."""
+    slots: int = 0
+    """Size of a vector of each sensor's summaries beside its embedding, not in the paper; 0 has none."""
+    slot_bins: int = 8
+    """Bins of the piecewise-linear code of a summary."""
+    slot_dropout: float = 0.0
+    """Dropout of the codes."""
+    members: int = 0
+    """Classifiers that share most weights and are averaged, not in the paper; 0 has the paper's one."""
     messages: bool = True
     """False: sensors stay isolated ("w/o graph")."""
     sensor_embedding: bool = True
@@ -138,16 +148,23 @@ class Raindrop(Model):
         depth = depth if config.messages else 0
         self.layers = nn.ModuleList(MessagePassing(config, spec, last=at == depth - 1) for at in range(depth))
         self.pool = pool_of(config)
-        self.readout = Readout(config.readout, spec.num_sensors, self.pool.dim)
+        self.slots = Slots(spec, config.slots, config.slot_bins, config.slot_dropout) if config.slots else None
+        self.readout = Readout(config.readout, spec.num_sensors, self.pool.dim + config.slots)
         static_dim = config.static_dim or spec.num_sensors
         self.head = Head(
-            self.readout.dim,
+            self.readout.dim + (self.slots.whole_dim if self.slots else 0),
             spec,
             static_dim=static_dim,
             hidden=config.hidden,
             activation=config.activation,
             dropout=config.dropout,
+            members=config.members,
         )
+
+    def learn_scales(self, training: Collator) -> None:
+        """The slots' scales and knots."""
+        if self.slots is not None:
+            self.slots.learn(training)
 
     def forward(self, batch: Batch) -> Output:
         whole, pieces = batch, None  # batch becomes what is looked at of the whole
@@ -162,7 +179,11 @@ class Raindrop(Model):
         for layer in self.layers:
             state = layer(batch, h, p, state)  # Eq. 1-3, pruning
         z, time_weights = self.pool(batch, state.embedding(batch, h), p, state.has(batch))  # Eq. 4-5: (b, v, z)
-        sample = self.readout(z)  # Sec. 3.4: (b, z)
+        if self.slots is None:
+            sample = self.readout(z)  # Sec. 3.4: (b, z)
+        else:
+            slots, about = self.slots(batch)
+            sample = torch.cat([self.readout(torch.cat([z, slots], dim=-1)), about], dim=-1)
 
         edges = state.edges
         if pieces is not None:
@@ -175,6 +196,8 @@ class Raindrop(Model):
         penalty = state.loss
         if edges is not None and self.config.similarity and self.config.messages and self.config.edge_weights:
             penalty = penalty + self.config.similarity * disparity(edges)  # L_r
+        if self.config.members:
+            return Output(together(logits), sample, penalty, edges, time_weights, members=logits)
         return Output(logits, sample, penalty, edges, time_weights)
 
 
