@@ -92,7 +92,7 @@ def test_a_sensor_without_readings_has_its_learned_vector(slots, table, make_bat
     has = torch.zeros(len(table), 5, dtype=torch.bool)
     has[batch.sample, batch.sensor] = True
     assert (~has).any()
-    found, _ = slots(batch)
+    found, _, _ = slots(batch)
     torch.testing.assert_close(found[~has], slots.absent.expand(len(table), -1, -1)[~has])
 
 

@@ -94,6 +94,10 @@ class RaindropConfig:
     """Bins of the piecewise-linear code of a summary."""
     slot_dropout: float = 0.0
     """Dropout of the codes."""
+    slot_rank: int = 0
+    """Rank of messages between slots: what the sensors that were read tell of the others; 0 has none."""
+    slot_reconstruction: float = 0.3
+    """Weight of the loss by which messages between slots learn to tell the receiver's summaries."""
     members: int = 0
     """Classifiers that share most weights and are averaged, not in the paper; 0 has the paper's one."""
     messages: bool = True
@@ -148,7 +152,8 @@ class Raindrop(Model):
         depth = depth if config.messages else 0
         self.layers = nn.ModuleList(MessagePassing(config, spec, last=at == depth - 1) for at in range(depth))
         self.pool = pool_of(config)
-        self.slots = Slots(spec, config.slots, config.slot_bins, config.slot_dropout) if config.slots else None
+        rank = config.slot_rank if config.messages else 0
+        self.slots = Slots(spec, config.slots, config.slot_bins, config.slot_dropout, rank) if config.slots else None
         self.readout = Readout(config.readout, spec.num_sensors, self.pool.dim + config.slots)
         static_dim = config.static_dim or spec.num_sensors
         self.head = Head(
@@ -179,11 +184,13 @@ class Raindrop(Model):
         for layer in self.layers:
             state = layer(batch, h, p, state)  # Eq. 1-3, pruning
         z, time_weights = self.pool(batch, state.embedding(batch, h), p, state.has(batch))  # Eq. 4-5: (b, v, z)
+        penalty = state.loss
         if self.slots is None:
             sample = self.readout(z)  # Sec. 3.4: (b, z)
         else:
-            slots, about = self.slots(batch)
+            slots, about, error = self.slots(batch)
             sample = torch.cat([self.readout(torch.cat([z, slots], dim=-1)), about], dim=-1)
+            penalty = penalty + self.config.slot_reconstruction * error
 
         edges = state.edges
         if pieces is not None:
@@ -193,7 +200,6 @@ class Raindrop(Model):
         if batch.num_slots < whole.num_slots:
             time_weights = None  # they are of the times that were kept
         logits = self.head(sample, whole.statics)
-        penalty = state.loss
         if edges is not None and self.config.similarity and self.config.messages and self.config.edge_weights:
             penalty = penalty + self.config.similarity * disparity(edges)  # L_r
         if self.config.members:

@@ -18,6 +18,7 @@ from raindrop.models.base import DataSpec, uniform
 from raindrop.summaries import SUMMARIES
 
 CONTEXT = 4  # what is said of a sample as a whole beside its statics: `Summaries.whole`
+TOLD = [SUMMARIES.index("mean"), SUMMARIES.index("last")]  # what messages between slots learn to tell
 MOST = 20_000  # training samples that are enough to know quantiles
 
 
@@ -102,7 +103,7 @@ class Summaries(nn.Module):
 class Slots(nn.Module):
     """For each sensor a vector of size `dim`: from its summaries where it has readings, a learned one where not."""
 
-    def __init__(self, spec: DataSpec, dim: int, bins: int, dropout: float):
+    def __init__(self, spec: DataSpec, dim: int, bins: int, dropout: float, rank: int = 0):
         super().__init__()
         self.dim, self.dropout = dim, dropout
         M, columns = spec.num_sensors, len(SUMMARIES) + 1
@@ -119,6 +120,7 @@ class Slots(nn.Module):
         self.absent = uniform(M, dim)
         self.whole = nn.Linear(whole * (4 * bins + 1), 2 * dim)
         self.whole_dim = 2 * dim
+        self.messages = SlotMessages(M, dim, rank) if rank else None
 
     def learn(self, training: Collator) -> None:
         """Scales and knots from the training samples."""
@@ -132,17 +134,56 @@ class Slots(nn.Module):
         statics = np.concatenate([batch.statics.numpy() for batch in batches])
         self.whole_codes.learn(np.concatenate([statics, *[np.concatenate([w.numpy() for _, w in raw])]], axis=1))
 
-    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """(b, u, dim) of each sensor and (b, whole_dim) of the sample as a whole."""
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """(b, u, dim) of each sensor, (b, whole_dim) of the sample as a whole, and how badly messages tell of slots."""
         x, whole, has = self.summaries(batch)
         whole = torch.cat([batch.statics, whole], dim=1)
         codes = self.codes(x.flatten(1)).view(*x.shape[:2], -1)
         seen = torch.cat([codes, x.clamp(-4.0, 4.0), whole[:, None].expand(-1, x.shape[1], -1)], dim=-1)
         seen = F.dropout(seen * has[..., None], self.dropout, self.training).transpose(0, 1)  # (u, b, ...)
         slot = torch.baddbmm(self.b_2, torch.relu(torch.baddbmm(self.b_1, seen, self.W_1)), self.W_2)
-        slot = torch.where(has[..., None], self.norm(slot.transpose(0, 1)), self.absent)
+        slot, error = self.norm(slot.transpose(0, 1)), x.new_zeros(())
+        own = torch.where(has[..., None], slot, self.absent)
+        if self.messages is not None:
+            own, error = self.messages(slot, own, has, x[..., TOLD])
         told = torch.cat([self.whole_codes(whole), whole[..., None].clamp(-4.0, 4.0)], dim=-1)
-        return slot, self.whole(told.flatten(1))
+        return own, self.whole(told.flatten(1)), error
+
+
+class SlotMessages(nn.Module):
+    """Eq. 1-2 between slots: what the sensors that were read tell of all others, those never read included.
+
+    The message to v is sum_u a_uv (h_u w_u) w_v with a softmax a over the senders, as for readings at one time. They
+    learn from the label and from `error`: how far messages alone are from the summaries of the receiver.
+    """
+
+    def __init__(self, num_sensors: int, dim: int, rank: int):
+        super().__init__()
+        M, receiver_dim = num_sensors, dim
+        self.D = uniform(M, dim, receiver_dim, bound=(3 / dim) ** 0.5)
+        self.r = uniform(M, receiver_dim, bound=0.5)
+        self.prior = nn.Parameter(torch.zeros(M, M))  # (u, v)
+        self.w_send = uniform(M, dim, rank, bound=(3 / dim) ** 0.5)
+        self.w_receive = uniform(M, rank, dim, bound=(3 / rank) ** 0.5)
+        self.decode = uniform(M, dim, len(TOLD), bound=(3 / dim) ** 0.5)
+        self.decode_bias = nn.Parameter(torch.zeros(M, len(TOLD)))
+        self.norm = nn.LayerNorm(dim)
+
+    def attention(self, h: Tensor, has: Tensor) -> Tensor:
+        """(b, u, v): the share of u among those that tell v; nobody tells itself, and who was not read tells nothing."""
+        logit = torch.einsum("bud,udr->bur", h, self.D) @ self.r.T + self.prior
+        others = 1 - torch.eye(len(self.r), device=h.device)
+        weight = logit.clamp(-15.0, 15.0).exp() * has[..., None] * others
+        return weight / weight.sum(1, keepdim=True).clamp_min(1e-6)
+
+    def forward(self, h: Tensor, own: Tensor, has: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
+        """h, own (b, u, d), has (b, u), truth (b, u, c) -> what sensors know after listening, and the error."""
+        sent = torch.einsum("bud,udj->buj", h, self.w_send)
+        arrived = self.attention(h, has).transpose(1, 2) @ sent  # (b, v, j)
+        message = torch.einsum("bvj,vjd->bvd", arrived, self.w_receive)
+        guess = torch.einsum("bvd,vdc->bvc", torch.relu(message), self.decode) + self.decode_bias
+        error = ((guess - truth).square().sum(-1) * has).sum() / has.sum().clamp_min(1)
+        return self.norm(own + message), error
 
 
 def summaries_of(batch: Batch, dtype: torch.dtype = torch.float64) -> Tensor:
