@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 
 from raindrop import Classifier, ConfigError, EventTable
-from raindrop.explain import information, information_graphs
+from raindrop.explain import attention_over_time, information, information_graphs
 from raindrop.models import DataSpec
 from raindrop.models.raindrop import Raindrop, RaindropConfig
 from raindrop.models.sending import Delivery
@@ -61,6 +62,41 @@ def test_the_gain_is_what_telling_loses_without_one_sender(model, batch):
     torch.testing.assert_close(information(model, batch), total / number.clamp_min(1), atol=1e-4, rtol=1e-3)
 
 
+def test_the_gain_in_telling_the_next_reading_counts_times_at_which_the_receiver_was_read(make_spec, table, batch):
+    """Against loops; a sensor may tell its own next reading."""
+    model = Raindrop(RaindropConfig(**TELLING, prune=0.25, rank=2, tell="next"), make_spec(table))
+    with torch.no_grad():
+        p, h = model.encode_time(batch.time), model.embed(batch)
+        state = model.layers[0](batch, h, p, model.graph(batch, h))
+        last = model.layers[1]
+        _, spoken = last.speak(batch, h, p, state.edges)
+        total = torch.zeros(batch.num_samples, batch.num_sensors, batch.num_sensors)
+        number = torch.zeros_like(total)
+
+        def told(slot, silent):
+            here = [m for m in range(len(h)) if batch.slot[m] == slot and m != silent]
+            delivery = Delivery(spoken.sent[here].sum(0)[None], spoken.weight[here].sum(0)[None])
+            return last.guess(last.message(delivery), last.decode, last.decode_bias)[0]
+
+        for n in range(len(h)):
+            for m in range(len(h)):
+                later = [
+                    k
+                    for k in range(len(h))
+                    if batch.sample[k] == batch.sample[m]
+                    and batch.sensor[k] == batch.sensor[m]
+                    and batch.slot[k] > batch.slot[m]
+                ]
+                if batch.slot[m] == batch.slot[n] and later:
+                    b, u, v = batch.sample[n], batch.sensor[n], batch.sensor[m]
+                    truth = batch.value[later[0]]
+                    without, everyone = told(batch.slot[n], n)[v], told(batch.slot[n], None)[v]
+                    total[b, u, v] += (without - truth) ** 2 - (everyone - truth) ** 2
+                    number[b, u, v] += 1
+    assert number.diagonal(dim1=1, dim2=2).sum() > 0
+    torch.testing.assert_close(information(model, batch), total / number.clamp_min(1), atol=1e-4, rtol=1e-3)
+
+
 def test_a_pruned_edge_tells_nothing(model, batch):
     with torch.no_grad():
         p, h = model.encode_time(batch.time), model.embed(batch)
@@ -109,3 +145,37 @@ def test_a_model_whose_messages_learned_nothing_says_what_to_set(table):
     classifier.model_ = Raindrop(RaindropConfig(), spec)
     with pytest.raises(ConfigError, match="reconstruction"):
         information_graphs(classifier, table)
+
+
+# ------------------------------------------------------------------ attention over time
+
+
+def test_attention_over_time_sums_to_1_over_the_times_of_each_sensor(telling):
+    classifier, table = telling
+    few = table[[3, 50, 7]].where(lambda events: ~((events["sample"] == "50") & (events["sensor"] == "c")))
+    frame = attention_over_time(classifier, few)
+    assert frame.columns == ["sample", "time", "sensor", "weight", "read"]
+    assert frame["sample"].unique(maintain_order=True).to_list() == ["3", "50", "7"]
+    totals = frame.group_by("sample", "sensor").agg(pl.col("weight").sum())
+    assert len(totals) == 9
+    assert totals["weight"].to_list() == pytest.approx([1.0] * 9, abs=1e-5)
+    read = frame.filter("read").select("sample", pl.col("time").cast(pl.Float64), "sensor")
+    events = few.events().select("sample", "time", pl.col("sensor").cast(pl.String))
+    assert read.sort(read.columns).rows() == events.sort(events.columns).rows()
+    assert not frame.filter(sample="50", sensor="c")["read"].any()
+
+
+def test_the_weights_are_those_of_the_models_output_whatever_the_batches(telling):
+    classifier, table = telling
+    frame = attention_over_time(classifier, table[[3, 50]])
+    (batch,) = classifier.batches(table[[50]])
+    with torch.inference_mode():
+        weights = classifier.model_(batch).time_weights
+    assert frame.filter(sample="50", sensor="b")["weight"].to_list() == pytest.approx(weights[:, 1].tolist(), abs=1e-6)
+
+
+def test_a_model_without_attention_over_time_says_so(make_table):
+    table = make_table()
+    no_attention = Classifier("transformer", config={"train.epochs": 1, "train.holdout": 0.0}).fit(table)
+    with pytest.raises(ConfigError, match="'transformer' with these settings has no attention over time"):
+        attention_over_time(no_attention, table)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import torch
 from torch import Tensor
 
 from raindrop.batch import Batch
 from raindrop.classifier import Classifier
-from raindrop.errors import ConfigError
+from raindrop.errors import ConfigError, DataError
 from raindrop.events import EventTable
 from raindrop.graph import SensorGraphs
 from raindrop.models.messages import MessagePassing
@@ -34,6 +35,40 @@ def information_graphs(classifier: Classifier, table: EventTable) -> SensorGraph
 
 
 @torch.inference_mode()
+def attention_over_time(classifier: Classifier, table: EventTable) -> pl.DataFrame:
+    """How much each sensor of each sample attends to each of its times (beta of Eq. 4): a tidy frame.
+
+    Weights of a sensor sum to 1 over a sample. `read` is whether the sensor was read at that time; where it was not,
+    it has an embedding from messages alone. Columns: sample, time, sensor, weight, read.
+    """
+    model, names, parts = classifier.model_.eval(), pl.Series(classifier.scaler_.sensors, dtype=pl.String), []
+    ids, done = pl.Series(table.ids, dtype=pl.String), 0
+    for batch in classifier.batches(table):
+        weight = model(batch).time_weights
+        if weight is None:
+            raise ConfigError(
+                f"Model '{classifier.model}' with these settings has no attention over time "
+                "(it needs temporal = 'attention', and series that are not thinned or cut)."
+            )
+        slot, sensor = (at.numpy() for at in weight.nonzero(as_tuple=True))
+        parts.append(
+            pl.DataFrame(
+                {
+                    "sample": ids.gather(batch.slot_sample.numpy()[slot] + done),
+                    "time": batch.time.numpy()[slot],
+                    "sensor": names.gather(sensor),
+                    "weight": weight[slot, sensor].numpy(),
+                    "read": batch.observed[slot, sensor].numpy(),
+                }
+            )
+        )
+        done += batch.num_samples
+    if not parts:
+        raise DataError("The table is empty; at least one sample is needed.")
+    return pl.concat(parts)
+
+
+@torch.inference_mode()
 def information(model: Raindrop, batch: Batch) -> Tensor:
     """(b, u, v): the mean gain over readings of v at times when u was read too; 0 where they never were."""
     p, h = model.encode_time(batch.time)[:, : model.time_dim], model.embed(batch)
@@ -50,9 +85,15 @@ def information(model: Raindrop, batch: Batch) -> Tensor:
     missed = Delivery((batch.slots.spread(heard.sent) - spoken.sent) * (rest > 0)[:, :, None], rest)
     told = last.guess(last.message(heard), last.decode, last.decode_bias)  # (s, v)
     without = last.guess(last.message(missed), last.decode, last.decode_bias)  # (n, v): had reading n sent nothing
-    truth = torch.zeros_like(told).flatten().index_copy(0, batch.cell, batch.value).view_as(told)
-    both = batch.slots.spread(batch.observed.to(h.dtype))
-    both = both.scatter(1, batch.sensor[:, None], 0.0)  # (n, v) v was read with n, and is not n's own sensor
+    known = batch.observed  # (s, v) v was read, so that its own message is among those that remain
+    if model.config.tell == "now":
+        truth = torch.zeros_like(told).flatten().index_copy(0, batch.cell, batch.value).view_as(told)
+    else:
+        known = known & (batch.following >= 0)
+        truth = batch.value[batch.following.clamp_min(0)] if len(batch.value) else torch.zeros_like(told)
+    both = batch.slots.spread(known.to(h.dtype))
+    if model.config.tell == "now":
+        both = both.scatter(1, batch.sensor[:, None], 0.0)  # (n, v) v was read with n, and is not n's own sensor
     wanted = batch.slots.spread(truth)
     gain = ((without - wanted).square() - (batch.slots.spread(told) - wanted).square()) * both
     mean = batch.senders.sum(gain) / batch.senders.sum(both).clamp_min(1)

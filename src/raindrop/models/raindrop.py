@@ -80,6 +80,9 @@ class RaindropConfig:
     """lambda, weight of L_r: graphs of different samples should be alike."""
     reconstruction: float = 0.0
     """Weight of a further loss, not in the paper: messages alone must tell the receiver's reading."""
+    tell: Literal["now", "next"] = "now"
+    """Which reading reconstruction is about: the receiver's at the same time, told by others, or its next one, told by
+    all that are read now, itself included: so an edge says who drives whom with a lag."""
     mask_indicator: bool = False
     """Concatenate 1 to each reading (Appendix, missing pattern): an observation embedding then has a bias."""
     initial_edges: tuple[tuple[str, str, float], ...] | None = None
@@ -131,6 +134,8 @@ class RaindropConfig:
                 'reconstruction needs messages and senders = "observed"; '
                 "embedded senders would carry the receiver's own reading back to it."
             )
+        if self.tell == "next" and not self.reconstruction:
+            raise ValueError('tell = "next" has no effect without reconstruction; set reconstruction above 0.')
         if not (self.receiver_vectors or self.time_encoding) and self.inter_sensor_attention and self.messages:
             raise ValueError(
                 "attention needs receiver_vectors or time_encoding; else set inter_sensor_attention = false."
@@ -171,16 +176,18 @@ class Raindrop(Model):
         if self.slots is not None:
             self.slots.learn(training)
 
-    def forward(self, batch: Batch) -> Output:
+    def forward(self, batch: Batch, keep: Tensor | None = None) -> Output:
+        """`keep` (b, u, v), 1 or 0 for each edge: the sample as it would be without some edges."""
         whole, pieces = batch, None  # batch becomes what is looked at of the whole
         if self.config.long_series == "thin":
             batch = batch.thinned(self.config.max_times)
         elif self.config.long_series == "cut":
             batch, pieces = batch.cut(self.config.max_times)
+            keep = None if keep is None else pieces.spread(keep)
 
         p = self.encode_time(batch.time)[:, : self.time_dim]  # (s, p)
         h = self.embed(batch)  # (n, d)
-        state = self.graph(batch, h)
+        state = self.graph(batch, h, keep)
         for layer in self.layers:
             state = layer(batch, h, p, state)  # Eq. 1-3, pruning
         z, time_weights = self.pool(batch, state.embedding(batch, h), p, state.has(batch))  # Eq. 4-5: (b, v, z)
@@ -188,7 +195,7 @@ class Raindrop(Model):
         if self.slots is None:
             sample = self.readout(z)  # Sec. 3.4: (b, z)
         else:
-            slots, about, error = self.slots(batch)
+            slots, about, error = self.slots(batch, keep)
             sample = torch.cat([self.readout(torch.cat([z, slots], dim=-1)), about], dim=-1)
             penalty = penalty + self.config.slot_reconstruction * error
 
@@ -244,8 +251,10 @@ class InitialGraph(nn.Module):
                 known[spec.sensors.index(sender), spec.sensors.index(receiver)] = weight
         self.register_buffer("known", known, persistent=False)
 
-    def forward(self, batch: Batch, h: Tensor) -> State:
+    def forward(self, batch: Batch, h: Tensor, keep: Tensor | None = None) -> State:
         edges = None if self.known is None else self.known.expand(batch.num_samples, -1, -1)
+        if keep is not None:
+            edges = keep if edges is None else edges * keep
         return State(loss=h.new_zeros(()), edges=edges)
 
 
