@@ -86,11 +86,11 @@ def test_a_file_may_bring_its_own_model(tmp_path):
     try:
         tables = finish(prepare(tmp_path, own), tmp_path / "out")
         assert "| Trees | 3 |" in tables[".md"]
-        with pytest.raises(ConfigError, match="models.stump: 'nowhere:ENTRY' cannot be imported"):
+        with pytest.raises(ConfigError, match=r"models.stump: 'nowhere:ENTRY' cannot be imported"):
             read(own.replace("my_model:ENTRY", "nowhere:ENTRY"))
-        with pytest.raises(ConfigError, match="is not a raindrop.models.Entry, but ABCMeta"):
+        with pytest.raises(ConfigError, match=r"is not a raindrop.models.Entry, but ABCMeta"):
             read(own.replace("my_model:ENTRY", "my_model:Stump"))
-        with pytest.raises(ConfigError, match="models.trees: there is a model of that name already"):
+        with pytest.raises(ConfigError, match=r"models.trees: there is a model of that name already"):
             read(own.replace("stump =", "trees ="))
     finally:
         MODELS.pop("stump", None)
@@ -189,7 +189,11 @@ def test_samples_without_a_label_are_left_out_after_the_split(tmp_path):
         ("[[splits]]", "[splits]", r"'splits' is a list of sections; write \[\[splits\]\]"),
         ("[data]", "[[data]]", r"'data' is a section; write \[data\]"),
         ('title = "Tiny"', "", "'title' is missing"),
-        ("[data]", '[published.figures."Nett"."all sensors"]\nauroc = [1, 2]\n[data]', "no row 'Nett'; did you mean 'Net'"),
+        (
+            "[data]",
+            '[published.figures."Nett"."all sensors"]\nauroc = [1, 2]\n[data]',
+            "no row 'Nett'; did you mean 'Net'",
+        ),
         ("[data]", '[published.figures."Net"."all sensor"]\nauroc = [1, 2]\n[data]', "did you mean 'all sensors'"),
     ],
 )

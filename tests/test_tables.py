@@ -5,15 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import re
+import sys
+import tomllib
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
-import tomllib
 from scipy import stats
 from tiny import FILE, finish, planned, prepare
 
+from raindrop.benchmark_figures import bars, curves, write_figures
 from raindrop.cells import Facts
+from raindrop.errors import DataError, MissingExtraError
 from raindrop.experiment import parse
 from raindrop.results import Store
 from raindrop.table_text import caption, latex, markdown
@@ -162,3 +166,46 @@ def test_several_seeds_of_a_split_are_averaged_before_splits_are(tmp_path):
     assert net["mean"] == pytest.approx(75.0)
     assert net["sd"] == pytest.approx(100 * np.std([0.65, 0.75, 0.85], ddof=1))
     assert net["splits"] == 3
+
+
+# ---------------------------------------------------------------- pictures
+
+
+def test_bars_are_as_long_as_the_means_and_published_ones_stand_beside_them(tmp_path):
+    figure = bars(made(tmp_path=tmp_path))
+    panel = figure.axes[0]
+    assert panel.get_title() == "all sensors: AUROC"
+    assert [round(bar.get_width(), 3) for bar in panel.patches] == [85.0, 87.0, 80.0]
+    assert [label.get_text() for label in panel.get_yticklabels()] == ["Net", "Trees"]
+    assert len(figure.axes) == 3 * 2
+
+
+def test_curves_run_over_the_hidden_share(tmp_path):
+    summary = made(tmp_path=tmp_path)
+    fixed = (pl.col("setting") == "fixed 34 %") & (pl.col("row") == "Net") & (pl.col("metric") == "auroc")
+    figures = summary.figures.with_columns(mean=pl.when(fixed).then(pl.lit(61.0)).otherwise(pl.col("mean")))
+    panel = curves(replace(summary, figures=figures)).axes[0]
+    assert panel.get_title() == "fixed sensors hidden: AUROC"
+    net, trees = (container[0] for container in panel.containers)
+    assert net.get_xydata().tolist() == [[0.0, pytest.approx(85.0)], [pytest.approx(34.0), 61.0]]
+    assert trees.get_xydata().tolist() == [[0.0, pytest.approx(87.0)]]
+    dashed = next(line for line in panel.get_lines() if line.get_linestyle() == "--")
+    assert dashed.get_ydata().tolist() == [80.0, 70.0]
+
+
+def test_pictures_are_written_and_a_table_without_hidden_sensors_has_no_curves(tmp_path):
+    summary = made(tmp_path=tmp_path)
+    assert [path.name for path in write_figures(summary, tmp_path)] == ["tiny_bars.png", "tiny_curves.png"]
+    assert (tmp_path / "tiny_bars.png").read_bytes().startswith(b"\x89PNG")
+    plain = FILE.replace("fixed = [0.34]\nrandom = [0.34]", "")
+    summary = made(text=plain, tmp_path=tmp_path / "plain")
+    assert [path.name for path in write_figures(summary, tmp_path / "plain")] == ["tiny_bars.png"]
+    with pytest.raises(DataError, match="hides no sensors"):
+        curves(summary)
+
+
+def test_without_matplotlib_a_picture_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'raindrop-ts\[plot\]'"):
+        bars(made(tmp_path=tmp_path))
