@@ -102,9 +102,7 @@ def test_other_samples_than_those_of_training_move_nothing(slots, table, make_sp
     again.learn(Collator(table, Scaler.fit(table)))
     other = Slots(make_spec(table), dim=6, bins=4, dropout=0.3)
     other.learn(Collator(table[np.arange(15)], Scaler.fit(table)))
-    for (name, learned), same, different in zip(
-        slots.named_buffers(), again.buffers(), other.buffers(), strict=True
-    ):
+    for (name, learned), same, different in zip(slots.named_buffers(), again.buffers(), other.buffers(), strict=True):
         assert torch.equal(learned, same), name
         assert not torch.equal(learned, different), name
 
