@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ def slots(table: EventTable, make_spec: Callable[[EventTable], DataSpec]) -> Slo
 def code_by_hand(x: float, knots: list[float]) -> list[float]:
     """How full each bin is, bin by bin."""
     out = []
-    for low, high in zip(knots[:-1], knots[1:], strict=True):
+    for low, high in pairwise(knots):
         if x <= low:
             out.append(0.0)
         elif x >= high:

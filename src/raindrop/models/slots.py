@@ -170,7 +170,7 @@ class SlotMessages(nn.Module):
         self.norm = nn.LayerNorm(dim)
 
     def attention(self, h: Tensor, has: Tensor, keep: Tensor | None = None) -> Tensor:
-        """(b, u, v): the share of u among those that tell v; nobody tells itself, and who was not read tells nothing."""
+        """(b, u, v): the share of u among those that tell v; nobody tells itself, who was not read tells nothing."""
         logit = torch.einsum("bud,udr->bur", h, self.D) @ self.r.T + self.prior
         others = 1 - torch.eye(len(self.r), device=h.device)
         weight = logit.clamp(-15.0, 15.0).exp() * has[..., None] * others
