@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn import metrics as sk
 
-from raindrop.errors import ConfigError, suggest
+from raindrop.errors import ConfigError, DataError, suggest
 
 Codes = NDArray[np.int64]
 Probabilities = NDArray[Any]
@@ -92,6 +93,69 @@ def evaluate(truth: Codes, probability: Probabilities) -> dict[str, float]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sk._classification.UndefinedMetricWarning)
         return {name: metric(truth, probability) for name, metric in METRICS.items()}
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A figure with its 95 % confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def bootstrap(
+    truth: Codes, probability: Probabilities, names: Sequence[str] = tuple(METRICS), *, draws: int = 500, seed: int = 0
+) -> dict[str, Interval]:
+    """Figures with percentile intervals: samples are drawn anew with replacement, each class as often as it is there.
+
+    That each draw has every class keeps AUROC defined for rare outcomes. The interval says how far other samples would
+    move the figure, not how far another training would.
+    """
+    if not len(truth):
+        raise DataError("There is no sample, so there is no figure and no interval.")
+    for name in names:
+        require_metric(name)
+    rng = np.random.default_rng(seed)
+    members = [np.flatnonzero(truth == code) for code in np.unique(truth)]
+    found = np.empty((draws, len(names)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sk._classification.UndefinedMetricWarning)
+        for row in found:
+            drawn = np.concatenate([rng.choice(of_class, len(of_class)) for of_class in members])
+            row[:] = [METRICS[name](truth[drawn], probability[drawn]) for name in names]
+        exact = [METRICS[name](truth, probability) for name in names]
+    low, high = np.quantile(found, [0.025, 0.975], axis=0)
+    return {name: Interval(exact[at], float(low[at]), float(high[at])) for at, name in enumerate(names)}
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Samples in groups of similar predicted probability: what was predicted, and what came true."""
+
+    predicted: NDArray[np.float64]  # (group,) mean predicted probability
+    came_true: NDArray[np.float64]  # (group,) share
+    low: NDArray[np.float64]  # (group,) Wilson's 95 % interval of that share
+    high: NDArray[np.float64]
+    count: NDArray[np.int64]  # (group,) samples
+    error: float
+    """Expected calibration error: the mean distance of the two, weighted by samples."""
+
+
+def calibration(truth: Codes, probability: Probabilities, groups: int = 10) -> Calibration:
+    """Two classes: the probability of the second. More: that of the predicted class, against being right."""
+    binary = probability.shape[1] == 2
+    score = np.asarray(probability[:, 1] if binary else probability.max(1), dtype=np.float64)
+    happened = (truth == 1) if binary else (probability.argmax(1) == truth)
+    borders = np.unique(np.quantile(score, np.linspace(0, 1, groups + 1)[1:-1]))
+    group = np.unique(np.searchsorted(borders, score, side="right"), return_inverse=True)[1]
+    count = np.bincount(group)
+    predicted, share = np.bincount(group, score) / count, np.bincount(group, happened) / count
+    z = 1.96
+    middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)
+    reach = z * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2)) / (1 + z**2 / count)
+    error = float((count * np.abs(predicted - share)).sum() / count.sum())
+    return Calibration(predicted, share, middle - reach, middle + reach, count, error)
 
 
 def require_metric(name: str) -> None:
