@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn import metrics as sk
 
-from raindrop.errors import ConfigError, DataError, suggest
+from raindrop.errors import ConfigError, suggest
 
 Codes = NDArray[np.int64]
 Probabilities = NDArray[Any]
@@ -96,40 +96,6 @@ def evaluate(truth: Codes, probability: Probabilities) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class Interval:
-    """A figure with its 95 % confidence interval."""
-
-    value: float
-    low: float
-    high: float
-
-
-def bootstrap(
-    truth: Codes, probability: Probabilities, names: Sequence[str] = tuple(METRICS), *, draws: int = 500, seed: int = 0
-) -> dict[str, Interval]:
-    """Figures with percentile intervals: samples are drawn anew with replacement, each class as often as it is there.
-
-    That each draw has every class keeps AUROC defined for rare outcomes. The interval says how far other samples would
-    move the figure, not how far another training would.
-    """
-    if not len(truth):
-        raise DataError("There is no sample, so there is no figure and no interval.")
-    for name in names:
-        require_metric(name)
-    rng = np.random.default_rng(seed)
-    members = [np.flatnonzero(truth == code) for code in np.unique(truth)]
-    found = np.empty((draws, len(names)))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", sk._classification.UndefinedMetricWarning)
-        for row in found:
-            drawn = np.concatenate([rng.choice(of_class, len(of_class)) for of_class in members])
-            row[:] = [METRICS[name](truth[drawn], probability[drawn]) for name in names]
-        exact = [METRICS[name](truth, probability) for name in names]
-    low, high = np.quantile(found, [0.025, 0.975], axis=0)
-    return {name: Interval(exact[at], float(low[at]), float(high[at])) for at, name in enumerate(names)}
-
-
-@dataclass(frozen=True)
 class Calibration:
     """Samples in groups of similar predicted probability: what was predicted, and what came true."""
 
@@ -155,7 +121,8 @@ def calibration(truth: Codes, probability: Probabilities, groups: int = 10) -> C
     middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)
     reach = z * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2)) / (1 + z**2 / count)
     error = float((count * np.abs(predicted - share)).sum() / count.sum())
-    return Calibration(predicted, share, middle - reach, middle + reach, count, error)
+    low, high = np.clip(middle - reach, 0, 1), np.clip(middle + reach, 0, 1)
+    return Calibration(predicted, share, low, high, count, error)
 
 
 def require_metric(name: str) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from raindrop.errors import ConfigError, MissingExtraError
 from raindrop.files import refuse_to_overwrite
-from raindrop.report.content import Reading, Report, Score, graph_readings, report_on, report_on_run
+from raindrop.report.content import Report, Score, report_on, report_on_run
+from raindrop.report.graphs import Reading
 
-__all__ = ["Reading", "Report", "Score", "graph_readings", "report_on", "report_on_run", "require_page", "write_report"]
+__all__ = ["Reading", "Report", "Score", "report_on", "report_on_run", "require_page", "write_report"]
 
 
 def write_report(report: Report, path: str | os.PathLike[str]) -> Path:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from raindrop.classifier import Classifier
 from raindrop.events import EventTable
-from raindrop.settings import hide_sensors
-from raindrop.training import outputs
+from raindrop.occlusion import sensor_contributions
 
 MOST_READINGS = 120_000  # of all samples together; more would make the page slow on a phone
 
@@ -27,7 +27,8 @@ class Case:
     time: NDArray[np.float64]
     value: NDArray[np.float64]
     attention: NDArray[np.float64] | None  # (n,) 1 is what even attention over the sample's times would give
-    contribution: NDArray[np.float64]  # (sensor,) of the sensor to the probability of the class in question
+    contribution: NDArray[np.float64]  # (sensor,) to the log odds of the class in question
+    without: NDArray[np.float64]  # (sensor,) the probability of that class without the sensor's readings
     statics: dict[str, Any]
 
 
@@ -59,7 +60,7 @@ def cases(classifier: Classifier, table: EventTable, truth: NDArray[np.int64], m
     known = np.isin(np.array(table.sensors), classifier.scaler_.sensors)
     table = table.where(known[table.sensor[table.rows()]])  # the model ignores the readings of any other sensor
     probability = classifier.predict_proba(table)
-    contribution = contributions(classifier, table, probability)
+    contribution, without = contributions(classifier, table, probability)
     attention = attention_of_readings(classifier, table)
     keep = thinned(table.count, most_readings)
     position = {name: at for at, name in enumerate(classifier.scaler_.sensors)}
@@ -83,6 +84,7 @@ def cases(classifier: Classifier, table: EventTable, truth: NDArray[np.int64], m
                 value=np.asarray(table.value[rows[mine]], dtype=np.float64),
                 attention=None if attention is None else attention[mine],
                 contribution=contribution[at],
+                without=without[at],
                 statics=statics[at],
             )
         )
@@ -101,29 +103,34 @@ def thinned(count: NDArray[np.int64], most: int) -> NDArray[np.bool_]:
     return np.asarray((rank + 1) * wanted // count[owner] > rank * wanted // count[owner])
 
 
-def contributions(classifier: Classifier, table: EventTable, probability: NDArray[Any]) -> NDArray[np.float64]:
-    """(samples, sensors): by how much the probability falls where the readings of a sensor are taken away.
+def contributions(
+    classifier: Classifier, table: EventTable, probability: NDArray[Any]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(samples, sensors) what each sensor adds to the log odds, and the probability without its readings.
 
-    Two classes: the probability of the second one. More: that of the class the sample is predicted to be of.
+    Two classes: of the second one. More: of the class that the sample is predicted to be of. 0 without a reading.
     """
-    sensors = classifier.scaler_.sensors
+    sensors, found = classifier.scaler_.sensors, np.zeros((2, len(table), len(classifier.scaler_.sensors)))
     asked = np.ones(len(table), dtype=np.int64) if len(classifier.classes_) == 2 else probability.argmax(1)
-    every = np.arange(len(table))
-    found = np.zeros((len(table), len(sensors)))
-    for at, name in enumerate(sensors):
-        if name in table.sensors:
-            without = classifier.predict_proba(hide_sensors(table, [name]))
-            found[:, at] = probability[every, asked] - without[every, asked]
-    return found
+    for code in np.unique(asked):
+        chosen = np.flatnonzero(asked == code)
+        frame = sensor_contributions(classifier, table[chosen], classifier.classes_[code])
+        place = {name: at for at, name in enumerate(table.ids)}
+        sample = [place[name] for name in frame["sample"].to_list()]
+        sensor = [sensors.index(name) for name in frame["sensor"].to_list()]
+        found[0, sample, sensor] = frame["contribution"].to_numpy()
+        found[1, sample, sensor] = frame["without"].to_numpy()
+    return found[0], found[1]
 
 
+@torch.inference_mode()
 def attention_of_readings(classifier: Classifier, table: EventTable) -> NDArray[np.float64] | None:
     """(readings,): a sensor's attention to the times of its own readings, times the number of the sample's times."""
-    data = classifier._data(table)
-    parts = []
-    for batch, output in zip(classifier.batches(table), outputs(classifier.model_, data), strict=True):
-        if output.time_weights is None or output.time_weights.shape[0] != batch.num_slots:
+    model, parts = classifier.model_.eval(), []
+    for batch in classifier.batches(table):
+        weights = model(batch).time_weights
+        if weights is None:
             return None
-        weight = output.time_weights.flatten()[batch.cell] * batch.samples.counts[batch.sample]
-        parts.append(weight.numpy().astype(np.float64))
+        relative = weights.flatten()[batch.cell] * batch.samples.counts[batch.sample]
+        parts.append(relative.numpy().astype(np.float64))
     return np.concatenate(parts) if parts else None

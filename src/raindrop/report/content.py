@@ -14,15 +14,13 @@ from raindrop.batch import encode_labels
 from raindrop.classifier import Classifier
 from raindrop.errors import ConfigError, DataError
 from raindrop.events import EventTable
-from raindrop.explain import information_graphs
-from raindrop.graph import SensorGraphs
-from raindrop.metrics import Calibration, Interval, bootstrap, calibration
-from raindrop.models.raindrop import Raindrop
+from raindrop.intervals import FIGURES, Interval, bootstrap
+from raindrop.metrics import Calibration, calibration
 from raindrop.report.card import Card, card_of
 from raindrop.report.cases import MOST_READINGS, Case, cases, choose
+from raindrop.report.graphs import Reading, readings_of
 from raindrop.settings import hide_random_sensors
 
-FIGURES = ("auroc", "auprc", "accuracy", "f1", "brier", "log_loss")
 HIDDEN = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 
 
@@ -33,16 +31,7 @@ class Score:
     name: str
     figures: dict[str, Interval]
     robustness: list[Interval]  # AUROC with each share of HIDDEN
-
-
-@dataclass(frozen=True)
-class Reading:
-    """One way to read sensor graphs off the model, for every sample of the report."""
-
-    name: str
-    about: str
-    graphs: SensorGraphs
-    warning: str = ""
+    probability: NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -78,16 +67,18 @@ class Report:
         return {"auroc": 0.5, "auprc": ranked, "accuracy": float(share.max()), "brier": brier, "log_loss": entropy}
 
     def curves(self) -> list[dict[str, Any]]:
-        """ROC and precision-recall points of the second of two classes, or of each of more against the rest."""
-        wanted = [1] if len(self.classes) == 2 else np.unique(self.truth).tolist()
+        """ROC and precision-recall points: of each model for the second of two classes, else of each class of ours."""
+        if len(self.classes) == 2:
+            asked = [(1, score.probability) for score in self.scores]
+        else:
+            asked = [(code, self.probability) for code in np.unique(self.truth).tolist()]
         drawn = []
-        for code in wanted:
+        for code, probability in asked:
             of_class = self.truth == code
-            if of_class.all() or not of_class.any():
-                continue
-            false, true, _ = roc_curve(of_class, self.probability[:, code])
-            precision, recall, _ = precision_recall_curve(of_class, self.probability[:, code])
-            drawn.append({"code": code, "false": false, "true": true, "precision": precision, "recall": recall})
+            if of_class.any() and not of_class.all():
+                false, true, _ = roc_curve(of_class, probability[:, code])
+                precision, recall, _ = precision_recall_curve(of_class, probability[:, code])
+                drawn.append({"false": false, "true": true, "precision": precision, "recall": recall})
         return drawn
 
 
@@ -110,7 +101,7 @@ def report_on(
     table: EventTable,
     *,
     rivals: Mapping[str, Classifier] | None = None,
-    readings: Sequence[Reading] | None = None,
+    others: Sequence[Classifier] = (),
     notes: Mapping[str, str] | None = None,
     samples: int = 200,
     seed: int = 0,
@@ -118,8 +109,8 @@ def report_on(
 ) -> Report:
     """What a model does on a labelled table, and why.
 
-    rivals: other classifiers to compare with, by the name to show; readings: the sensor graphs to show instead of all
-    that the model has; notes: more lines for the model card; samples: how many can be picked on the page.
+    rivals: other classifiers to compare with, by the name to show; others: the same model trained with other seeds, to
+    see whether its graphs recur; notes: more lines for the model card; samples: how many can be picked on the page.
     """
     if samples < 1:
         raise ConfigError(f"samples={samples}: a report shows at least one sample.")
@@ -139,46 +130,21 @@ def report_on(
         probability=probability,
         scores=[_score(name, model, table, seed) for name, model in models.items()],
         calibration=calibration(truth, probability),
-        readings=list(graph_readings(classifier, table) if readings is None else readings),
+        readings=readings_of(classifier, table, truth, others, seed),
         cases=cases(classifier, table[chosen], truth[chosen], MOST_READINGS),
         chosen=chosen,
         scale=(classifier.scaler_.mean, classifier.scaler_.scale),
     )
 
 
-def graph_readings(classifier: Classifier, table: EventTable) -> list[Reading]:
-    """Every sensor graph that the model has to give."""
-    model, found = classifier.model_, []
-    if isinstance(model, Raindrop) and model.config.reconstruction:
-        found.append(Reading("information", INFORMATION, information_graphs(classifier, table)))
-    try:
-        found.append(Reading("edge weights", WEIGHTS, classifier.graphs(table)))
-    except ConfigError:  # a model without a graph
-        pass
-    return found
-
-
-INFORMATION = (
-    "How much worse the receiver's readings would be told without the sender's messages: the fall of the squared error, "
-    "in units of the receiver's variance. About 0 where the sender tells nothing of the receiver."
-)
-WEIGHTS = (
-    "The weights of the paper's Eq. 3, by which messages are scaled. A heavy edge is one the model listens along; "
-    "whether what it hears is of use to the score, the weight alone does not say."
-)
-
-
 def _score(name: str, classifier: Classifier, table: EventTable, seed: int) -> Score:
-    table = classifier._with_label(table)
-    truth = encode_labels(table.labels, classifier.classes_)
-    robustness, figures = [], {}
+    truth = encode_labels(classifier._with_label(table).labels, classifier.classes_)
+    probability = classifier.predict_proba(table)
+    robustness = []
     for share in HIDDEN:
-        probability = classifier.predict_proba(hide_random_sensors(table, share, seed=seed) if share else table)
-        if not share:
-            figures = bootstrap(truth, probability, FIGURES, seed=seed)
-        found = figures["auroc"] if not share else bootstrap(truth, probability, ["auroc"], draws=200, seed=seed)["auroc"]
-        robustness.append(found)
-    return Score(name, figures, robustness)
+        seen = classifier.predict_proba(hide_random_sensors(table, share, seed=seed)) if share else probability
+        robustness.append(bootstrap(truth, seen, ["auroc"], seed=seed)["auroc"])
+    return Score(name, bootstrap(truth, probability, seed=seed), robustness, probability)
 
 
 def _shown(model: str) -> str:

@@ -118,7 +118,7 @@ def _robustness(report: Report) -> Any:
 
 def _history(report: Report) -> Any:
     metric = report.metric
-    chart = _plain(height=240, x="epoch", y=f"{metric} on validation" if metric else "training loss")
+    chart = _plain(height=240, x="epoch", y=f"{_written(metric)} on validation" if metric else "training loss")
     chart.xaxis.ticker.desired_num_ticks = 6
     values = [row.get("validation", {}).get(metric) if metric else row.get("loss") for row in report.history]
     kept = [(row.get("epoch", at + 1), value) for at, (row, value) in enumerate(zip(report.history, values, strict=True))]
@@ -126,6 +126,10 @@ def _history(report: Report) -> Any:
     chart.line(x, y, color=OURS, line_width=2)
     chart.scatter(x, y, color=OURS, size=6)
     return chart
+
+
+def _written(metric: str) -> str:
+    return metric.upper() if metric.startswith("au") else metric.replace("_", " ")
 
 
 # ---------------------------------------------------------------- filled on the page
@@ -137,8 +141,8 @@ def _graph(name: str) -> Any:
         aspect_ratio=1,
         sizing_mode="stretch_width",
         max_width=560,
-        x_range=Range1d(-1.7, 1.7),
-        y_range=Range1d(-1.7, 1.7),
+        x_range=Range1d(-1.7, 1.7, name=f"{name}-x"),
+        y_range=Range1d(-1.7, 1.7, name=f"{name}-y"),
         toolbar_location=None,
         tools="",
         background_fill_color=None,
@@ -149,7 +153,7 @@ def _graph(name: str) -> Any:
     chart.axis.visible = False
     chart.grid.visible = False
     edges = ColumnDataSource(
-        {key: [] for key in ("xs", "ys", "width", "color", "alpha", "sender", "receiver", "weight")},
+        {key: [] for key in ("xs", "ys", "width", "color", "alpha", "dash", "sender", "receiver", "weight")},
         name=f"{name}-edges",
     )
     heads = ColumnDataSource({key: [] for key in ("x", "y", "angle", "size", "color", "alpha")}, name=f"{name}-heads")
@@ -157,7 +161,7 @@ def _graph(name: str) -> Any:
     labels = ColumnDataSource(
         {key: [] for key in ("x", "y", "angle", "align", "text", "color", "font")}, name=f"{name}-labels"
     )
-    curves = chart.multi_line("xs", "ys", line_width="width", color="color", alpha="alpha", source=edges)
+    curves = chart.multi_line("xs", "ys", line_width="width", color="color", alpha="alpha", line_dash="dash", source=edges)
     chart.scatter(
         "x", "y", marker="triangle", angle="angle", size="size", color="color", alpha="alpha", source=heads
     )

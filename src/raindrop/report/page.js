@@ -17,7 +17,8 @@ function element(tag, text, name) {
 const fill = (place, parts) => place.replaceChildren(...parts);
 const shown = (x) => (x === null || x === undefined ? "" : Math.abs(x) >= 1e-3 && Math.abs(x) < 1e5 || x === 0
   ? String(Number(x.toPrecision(3))) : x.toExponential(1));
-const signed = (x) => (x > 0 ? "+" : "") + shown(x).replace("-", "−");
+const plain = (x) => shown(x).replace("-", "−");
+const signed = (x) => (x > 0 ? "+" : "") + plain(x);
 
 function model(name) {
   for (const held of Bokeh.documents) {
@@ -59,18 +60,25 @@ function curve(u, v) {
   return { xs, ys };
 }
 
-function drawGraph(name, edges, largest, colour) {
+// The circle is as large as the longest name leaves room for.
+function fit(name, font) {
+  const place = byId(name).clientWidth || 300, longest = Math.max(...data.short.map((text) => text.length));
+  const room = Math.max(place / 2 - longest * font * 0.6 - 4, place / 6);
+  for (const axis of ["x", "y"]) model(`${name}-${axis}`).setv({ start: -0.56 * place / room, end: 0.56 * place / room });
+}
+
+function drawGraph(name, edges, largest, colour, difference = false) {
   const source = model(`${name}-edges`);
   if (source === null) return;
   const drawn = kept(edges).slice(0, 400).reverse();
-  const columns = { xs: [], ys: [], width: [], color: [], alpha: [], sender: [], receiver: [], weight: [] };
+  const columns = { xs: [], ys: [], width: [], color: [], alpha: [], dash: [], sender: [], receiver: [], weight: [] };
   const heads = { x: [], y: [], angle: [], size: [], color: [], alpha: [] };
   for (const edge of drawn) {
     const share = largest ? Math.abs(edge.w) / largest : 0;
     const { xs, ys } = curve(edge.u, edge.v), last = xs.length - 1;
     const paint = touches(edge) ? colour(edge.w) : FADED, alpha = touches(edge) ? 0.35 + 0.6 * share : 0.35;
     columns.xs.push(xs); columns.ys.push(ys); columns.width.push(0.6 + 4.4 * share * share);
-    columns.color.push(paint); columns.alpha.push(alpha);
+    columns.color.push(paint); columns.alpha.push(alpha); columns.dash.push(edge.w < 0 && !difference ? "dashed" : "solid");
     columns.sender.push(data.sensors[edge.u]); columns.receiver.push(data.sensors[edge.v]); columns.weight.push(shown(edge.w));
     heads.x.push(xs[last]); heads.y.push(ys[last]);
     heads.angle.push(Math.atan2(ys[last] - ys[last - 1], xs[last] - xs[last - 1]) - Math.PI / 2);
@@ -78,6 +86,8 @@ function drawGraph(name, edges, largest, colour) {
   }
   source.data = columns;
   model(`${name}-heads`).data = heads;
+  const font = width > 40 ? 9 : width > 24 || byId(name).clientWidth < 340 ? 11 : 13;
+  fit(name, font);
   const active = new Set(drawn.filter(touches).flatMap((edge) => [edge.u, edge.v]));
   const nodes = { x: [], y: [], color: [], size: [], sensor: [] };
   const labels = { x: [], y: [], angle: [], align: [], text: [], color: [], font: [] };
@@ -88,7 +98,7 @@ function drawGraph(name, edges, largest, colour) {
     const angle = Math.atan2(y, x), left = Math.cos(angle) < -1e-6;
     labels.x.push(x * 1.12); labels.y.push(y * 1.12); labels.text.push(data.short[at]);
     labels.angle.push(left ? angle + Math.PI : angle); labels.align.push(left ? "right" : "left");
-    labels.color.push(lit ? INK : "#7b8794"); labels.font.push(width > 40 ? "9px" : width > 24 ? "11px" : "13px");
+    labels.color.push(lit ? INK : "#7b8794"); labels.font.push(`${font}px`);
   });
   model(`${name}-nodes`).data = nodes;
   model(`${name}-labels`).data = labels;
@@ -123,23 +133,25 @@ function showGraphs() {
   const largest = Math.max(...[own[0], rest[0]].map((edge) => (edge ? Math.abs(edge.w) : 0)));
   drawGraph("graph-class", own, largest, () => CLASS);
   drawGraph("graph-others", rest, largest, () => OTHERS);
-  drawGraph("graph-difference", difference, difference[0] ? Math.abs(difference[0].w) : 0, (w) => (w > 0 ? CLASS : OTHERS));
+  drawGraph("graph-difference", difference, difference[0] ? Math.abs(difference[0].w) : 0, (w) => (w > 0 ? CLASS : OTHERS), true);
   const left = kept(own), weakest = left[left.length - 1];
   byId("threshold-text").textContent = left.length
     ? `${left.length} of ${own.length} edges shown, weight ${shown(Math.abs(weakest.w))} or more` : "no edge shown";
-  const p = held.p ? held.p[showing.code] : null;
-  byId("p-head").hidden = !p;
+  fill(byId("evidence"), held.evidence.flatMap(([question, answer]) => [element("dt", question), element("dd", answer)]));
+  const q = held.q[showing.code] || null;
+  byId("q-head").hidden = !q;
   const rows = kept(difference).filter(touches);
   fill(byId("edge-table").tBodies[0], rows.slice(0, 50).map((edge) => {
     const at = edge.u * width + edge.v, row = element("tr");
     row.append(element("th", data.sensors[edge.u], "name"), element("td", data.sensors[edge.v], "name"));
     row.firstChild.scope = "row";
-    row.append(element("td", shown(means.own[at]), "number"), element("td", shown(means.others[at]), "number"), element("td", signed(edge.w), "number"));
-    if (p) row.append(element("td", p[at] === null ? "" : p[at] < 0.001 ? "< 0.001" : p[at].toFixed(3), "number"));
+    row.append(element("td", plain(means.own[at]), "number"), element("td", plain(means.others[at]), "number"), element("td", signed(edge.w), "number"));
+    if (q) row.append(element("td", q[at].toFixed(3), "number"));
     return row;
   }));
   byId("edge-note").textContent = `The ${Math.min(50, rows.length)} largest of ${difference.length} differences`
-    + (showing.found === null ? "." : ` that touch ${data.sensors[showing.found]}.`) + (p ? ` ${held.p_about}` : "");
+    + (showing.found === null ? "." : ` that touch ${data.sensors[showing.found]}.`) 
+    + (q ? " Of the edges with q below 0.05, one in twenty is expected to differ by chance alone (permutation test, Benjamini-Hochberg)." : "");
 }
 
 function showSearch() {
@@ -196,7 +208,7 @@ function showSample() {
     return row;
   }));
   const asked = data.classes.length === 2 ? 1 : predicted;
-  byId("contribution-note").textContent = `How far the probability of ${data.classes[asked]} falls (−: rises) when the sensor's readings are taken away.`;
+  byId("contribution-note").textContent = `Each sensor's readings are taken away in turn. Effect: by how much they raise (+) or lower (−) the log odds of ${data.classes[asked]}; beside it, its probability without them, now ${percent(held.p[asked])}.`;
   const most = Math.max(...held.contribution.map(Math.abs), 1e-9);
   const order = held.contribution.map((_, at) => at).filter((at) => countOf(held, at)).sort((a, b) => Math.abs(held.contribution[b]) - Math.abs(held.contribution[a]));
   fill(byId("contributions").tBodies[0], order.map((at) => {
@@ -209,7 +221,7 @@ function showSample() {
     pick.addEventListener("click", () => { showing.sensor = at; showSensor(); byId("sensor").scrollIntoView({ block: "center" }); });
     const name = element("th"), cell = element("td");
     name.scope = "row"; name.append(pick); cell.append(effect);
-    row.append(name, cell, element("td", signed(c), "number"), element("td", String(countOf(held, at)), "number"));
+    row.append(name, cell, element("td", signed(c), "number"), element("td", percent(held.without[at]), "number"), element("td", String(countOf(held, at)), "number"));
     return row;
   }));
   showReadings(held);
@@ -294,6 +306,7 @@ function step(by) {
 function showAll() { showGraphs(); showSample(); }
 
 async function start() {
+  Bokeh.set_log_level("error");
   for (const [place, item] of Object.entries(charts)) if (has(place)) await Bokeh.embed.embed_item(item, place);
   listen("reading", "change", (event) => { showing.reading = Number(event.target.value); showGraphs(); showSampleGraph(); });
   listen("class", "change", (event) => { showing.code = Number(event.target.value); showGraphs(); });
@@ -307,6 +320,8 @@ async function start() {
   document.querySelectorAll("form").forEach((form) => form.addEventListener("submit", (event) => event.preventDefault()));
   if (data.samples.length) { listSamples(); byId("sample").selectedIndex = 0; showing.sample = Number(byId("sample").value); }
   showAll();
+  let waiting = null;
+  window.addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(() => { showGraphs(); showSampleGraph(); }, 150); });
   document.documentElement.dataset.ready = "yes";
 }
 start();

@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 
 from raindrop.files import to_json, write_text
 from raindrop.graph import SensorGraphs
+from raindrop.intervals import FIGURES
 from raindrop.report.cases import Case
-from raindrop.report.content import FIGURES, HIDDEN, Reading, Report
+from raindrop.report.content import HIDDEN, Report
 from raindrop.report.figures import PALETTE, all_figures
+from raindrop.report.graphs import Reading
 
 EDGES_OF_A_SAMPLE = 60  # a picture with more cannot be read
 NAMES = {
@@ -89,7 +91,9 @@ def _reading(held: Reading, report: Report) -> dict[str, Any]:
     return {
         "name": held.name,
         "about": held.about,
+        "evidence": held.evidence,
         "warning": held.warning,
+        "q": {code: digits(q.ravel(), 2) for code, q in held.q.items()},
         "means": {code: digits(weights.ravel(), 3) for code, weights in means.items()},
         "samples": [strongest(held.graphs, at) for at in report.chosen],
     }
@@ -119,6 +123,7 @@ def _case(case: Case) -> dict[str, Any]:
         "value": digits(case.value, 5),
         "attention": None if case.attention is None else digits(case.attention, 2),
         "contribution": digits(case.contribution, 3),
+        "without": digits(case.without, 3),
         "statics": {name: None if value is None else str(value) for name, value in case.statics.items()},
     }
 
