@@ -28,11 +28,11 @@ benchmark: .venv/installed-test
 	$(PYTHON) -m venv .venv
 
 .venv/installed: .venv/bin/pip pyproject.toml
-	$(BIN)/pip install --quiet --editable .
+	$(BIN)/pip install --quiet --editable '.[plot,report]'
 	touch $@
 
 .venv/installed-test: .venv/installed pyproject.toml
-	$(BIN)/pip install --quiet --editable '.[test,lint,plot,trees,log]'
+	$(BIN)/pip install --quiet --editable '.[test,lint,plot,report,trees,log]'
 	touch $@
 
 clean:

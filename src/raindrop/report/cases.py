@@ -33,9 +33,9 @@ class Case:
 
 
 def choose(truth: NDArray[np.int64], probability: NDArray[Any], most: int, seed: int) -> NDArray[np.int64]:
-    """Positions of at most `most` samples: a quarter the worst errors, a quarter the extreme scores, the rest by chance.
+    """Positions of at most `most` samples: a quarter the worst errors, a quarter the extreme scores, others by chance.
 
-    The rest is drawn with as many samples of each class as there are to be had, so that a rare class can be looked at.
+    Of these, as many are drawn of each class as there are to be had, so that a rare class can be looked at.
     """
     if len(truth) <= most:
         return np.arange(len(truth))

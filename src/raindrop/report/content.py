@@ -14,7 +14,7 @@ from raindrop.batch import encode_labels
 from raindrop.classifier import Classifier
 from raindrop.errors import ConfigError, DataError
 from raindrop.events import EventTable
-from raindrop.intervals import FIGURES, Interval, bootstrap
+from raindrop.intervals import Interval, bootstrap
 from raindrop.metrics import Calibration, calibration
 from raindrop.report.card import Card, card_of
 from raindrop.report.cases import MOST_READINGS, Case, cases, choose

@@ -22,7 +22,7 @@ PALETTE = ("#b4531a", "#1f5f8b", "#4b7f32", "#7a4b9c", "#8a6d00", "#b03060", "#0
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 
 
-def all_figures(report: Report) -> dict[str, dict[str, Any]]:
+def all_figures(report: Report) -> dict[str, Any]:
     """Every chart the report has content for, by the id of the place it goes to, as Bokeh's own JSON."""
     drawn: dict[str, Any] = {}
     if any("validation" in row or "loss" in row for row in report.history):
@@ -64,7 +64,7 @@ def _plain(*, height: int, x: str = "", y: str = "", **more: Any) -> Any:
 
 
 def _unit_square(x: str, y: str) -> Any:
-    return _plain(height=300, x=x, y=y, x_range=Range1d(-0.01, 1.01), y_range=Range1d(-0.01, 1.02))
+    return _plain(height=300, x=x, y=y, x_range=Range1d(start=-0.01, end=1.01), y_range=Range1d(start=-0.01, end=1.02))
 
 
 def _roc(curves: list[dict[str, Any]]) -> Any:
@@ -121,8 +121,8 @@ def _history(report: Report) -> Any:
     chart = _plain(height=240, x="epoch", y=f"{_written(metric)} on validation" if metric else "training loss")
     chart.xaxis.ticker.desired_num_ticks = 6
     values = [row.get("validation", {}).get(metric) if metric else row.get("loss") for row in report.history]
-    kept = [(row.get("epoch", at + 1), value) for at, (row, value) in enumerate(zip(report.history, values, strict=True))]
-    x, y = zip(*[(epoch, value) for epoch, value in kept if value is not None] or [(0, 0)], strict=True)
+    kept = [at for at, value in enumerate(values) if value is not None]
+    x, y = [report.history[at].get("epoch", at + 1) for at in kept], [values[at] for at in kept]
     chart.line(x, y, color=OURS, line_width=2)
     chart.scatter(x, y, color=OURS, size=6)
     return chart
@@ -141,8 +141,8 @@ def _graph(name: str) -> Any:
         aspect_ratio=1,
         sizing_mode="stretch_width",
         max_width=560,
-        x_range=Range1d(-1.7, 1.7, name=f"{name}-x"),
-        y_range=Range1d(-1.7, 1.7, name=f"{name}-y"),
+        x_range=Range1d(start=-1.7, end=1.7, name=f"{name}-x"),
+        y_range=Range1d(start=-1.7, end=1.7, name=f"{name}-y"),
         toolbar_location=None,
         tools="",
         background_fill_color=None,
@@ -161,10 +161,10 @@ def _graph(name: str) -> Any:
     labels = ColumnDataSource(
         {key: [] for key in ("x", "y", "angle", "align", "text", "color", "font")}, name=f"{name}-labels"
     )
-    curves = chart.multi_line("xs", "ys", line_width="width", color="color", alpha="alpha", line_dash="dash", source=edges)
-    chart.scatter(
-        "x", "y", marker="triangle", angle="angle", size="size", color="color", alpha="alpha", source=heads
+    curves = chart.multi_line(
+        "xs", "ys", line_width="width", color="color", alpha="alpha", line_dash="dash", source=edges
     )
+    chart.scatter("x", "y", marker="triangle", angle="angle", size="size", color="color", alpha="alpha", source=heads)
     dots = chart.scatter("x", "y", size="size", fill_color="color", line_color="white", line_width=2, source=nodes)
     chart.text(
         "x",
@@ -187,7 +187,9 @@ def _graph(name: str) -> Any:
 
 def _readings(report: Report) -> Any:
     """A row per sensor, a dot per reading: colour is low or high, size is attention."""
-    chart = _plain(height=120 + 20 * len(report.sensors), x=f"time in {report.time_unit}", y_range=FactorRange(factors=["-"]))
+    chart = _plain(
+        height=120 + 20 * len(report.sensors), x=f"time in {report.time_unit}", y_range=FactorRange(factors=["-"])
+    )
     chart.name = "readings-chart"
     chart.y_range.name = "readings-sensors"
     chart.ygrid.grid_line_color = "#eef2f5"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,8 +19,8 @@ from raindrop.graph import SensorGraph, SensorGraphs
 from raindrop.models.raindrop import Raindrop
 
 INFORMATION = (
-    "How much worse the receiver's readings would be told without the sender's messages: the fall of the squared error, "
-    "in units of the receiver's variance. About 0 where the sender tells nothing of the receiver, negative where it "
+    "How much worse the receiver's readings would be told without the sender's messages: the fall of the squared "
+    "error, in units of the receiver's variance. About 0 where the sender tells nothing of the receiver, negative where it "
     "misleads."
 )
 WEIGHTS = (
@@ -45,14 +45,18 @@ class Reading:
 
 
 def readings_of(
-    classifier: Classifier, table: EventTable, truth: NDArray[np.int64], others: Sequence[Classifier] = (), seed: int = 0
+    classifier: Classifier,
+    table: EventTable,
+    truth: NDArray[np.int64],
+    others: Sequence[Classifier] = (),
+    seed: int = 0,
 ) -> list[Reading]:
     """Every sensor graph that the model has to give; `others` are the same model trained with other seeds."""
-    found = []
+    found: list[tuple[str, str, Callable[[Classifier, EventTable], SensorGraphs]]] = []
     model = classifier.model_
     if isinstance(model, Raindrop) and model.config.reconstruction:
         found.append(("information", INFORMATION, information_graphs))
-    found.append(("edge weights", WEIGHTS, Classifier.graphs))
+    found.append(("edge weights", WEIGHTS, lambda clf, samples: clf.graphs(samples)))
     judged = []
     for name, about, graphs_of in found:
         try:
@@ -111,7 +115,7 @@ def _judged(
         within = ", ".join(
             f"{mean:.3g} within '{classifier.classes_[code]}'" for code, (mean, _) in held.within.items()
         )
-        told = f"Mean distance {within}, {held.across[0]:.3g} across classes (p = {held.p:.3g} that this is chance)."
+        told = f"Mean distance {within}, {held.across[0]:.3g} across classes (p = {held.p:.2g} by dealing the labels anew)."
         evidence.append(("Are graphs nearer to those of their own class?", told))
     return Reading(reading.name, reading.about, graphs, evidence, " ".join(warnings), q)
 
