@@ -79,6 +79,9 @@ class RaindropConfig:
     """lambda, weight of L_r: graphs of different samples should be alike."""
     reconstruction: float = 0.0
     """Weight of a further loss, not in the paper: messages alone must tell the receiver's reading."""
+    tell: Literal["now", "next"] = "now"
+    """Which reading reconstruction is about: the receiver's at the same time, told by others, or its next one, told by
+    all that are read now, itself included: so an edge says who drives whom with a lag."""
     mask_indicator: bool = False
     """Concatenate 1 to each reading (Appendix, missing pattern): an observation embedding then has a bias."""
     initial_edges: tuple[tuple[str, str, float], ...] | None = None
@@ -118,6 +121,8 @@ class RaindropConfig:
                 'reconstruction needs messages and senders = "observed"; '
                 "embedded senders would carry the receiver's own reading back to it."
             )
+        if self.tell == "next" and not self.reconstruction:
+            raise ValueError('tell = "next" has no effect without reconstruction; set reconstruction above 0.')
         if not (self.receiver_vectors or self.time_encoding) and self.inter_sensor_attention and self.messages:
             raise ValueError(
                 "attention needs receiver_vectors or time_encoding; else set inter_sensor_attention = false."
@@ -272,7 +277,8 @@ class MessagePassing(nn.Module):
         if self.delivers:
             self.w_send = uniform(M, heads * rank, d)  # (u, kj, d)
             self.w_receive = uniform(M, heads * rank, d)  # (v, kj, d)
-        self.deaf_to_itself = config.mixing == "residual" or config.reconstruction > 0
+        # A sensor may tell its own next reading, but not the one that it sends.
+        self.deaf_to_itself = config.tell == "now" and (config.mixing == "residual" or config.reconstruction > 0)
         if config.reconstruction and last:
             self.decode = uniform(M, d)  # (v, d)
             self.decode_bias = nn.Parameter(torch.zeros(M))
@@ -398,16 +404,26 @@ class MessagePassing(nn.Module):
         reached = batch.observed | arrived
         received = torch.sigmoid(message) * reached[..., None].to(message.dtype)
         own, loss = h, state.loss
-        if self.deaf_to_itself:
+        if self.config.mixing == "residual":
             told = message.flatten(0, 1).index_select(0, batch.cell)  # (n, d) what the others told each reading
-            if self.config.mixing == "residual":
-                own = torch.sigmoid(torch.logit(h, eps=1e-6) + told)
-            if self.config.reconstruction:
-                heard = arrived.flatten().index_select(0, batch.cell)
-                guess = self.guess(told, batch.sensors.spread(self.decode), batch.sensors.spread(self.decode_bias))
-                error = (guess - batch.value.clamp(-5, 5)).square() * heard
-                loss = loss + self.config.reconstruction * error.sum() / heard.sum().clamp_min(1)
+            own = torch.sigmoid(torch.logit(h, eps=1e-6) + told)
+        if self.config.reconstruction:
+            loss = loss + self.config.reconstruction * self.telling_error(batch, message, arrived)
         return State(loss, state.edges, place_readings(batch, received, own), reached)
+
+    def telling_error(self, batch: Batch, message: Tensor, arrived: Tensor) -> Tensor:
+        """Mean squared error of the readings as messages (s, v, d) tell them; not in the paper."""
+        if self.config.tell == "now":
+            cell, value, sensors = batch.cell, batch.value, batch.sensors  # (n,)
+        else:
+            cell = torch.nonzero(batch.following.flatten() >= 0).squeeze(1)
+            value = batch.value.index_select(0, batch.following.flatten().index_select(0, cell))
+            sensors = Segments.of(cell % batch.num_sensors, batch.num_sensors)
+        told = message.flatten(0, 1).index_select(0, cell)
+        heard = arrived.flatten().index_select(0, cell)
+        guess = self.guess(told, sensors.spread(self.decode), sensors.spread(self.decode_bias))
+        error = (guess - value.clamp(-5, 5)).square() * heard
+        return error.sum() / heard.sum().clamp_min(1)
 
     @staticmethod
     def guess(message: Tensor, decode: Tensor, bias: Tensor) -> Tensor:
