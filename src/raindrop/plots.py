@@ -32,7 +32,7 @@ COLOURS = (ORANGE, BLUE, "#4b7f32", "#7a4b9c", "#8a6d00", "#b03060", "#008080", 
 
 
 def graph(held: SensorGraph, *, top: int = 50, title: str | None = None, warning: str = "") -> Figure:
-    """A graph's `top` strongest edges, sensors on a circle; negative weights are blue. `warning` is put on the figure."""
+    """A graph's `top` strongest edges, sensors on a circle; negative weights are blue. `warning` goes on the figure."""
     figure, (axes,) = _panels(1, 5.5)
     _draw_graph(axes, held, top, _largest([held], top), held.name if title is None else title)
     _warn(figure, warning)
@@ -43,7 +43,7 @@ def class_graphs(by_class: Mapping[Any, SensorGraph], *, top: int = 50, warning:
     """The paper's figure: the mean graph of each class, widths on one scale; of two classes, also their difference.
 
     `by_class` is what `SensorGraphs.by_class` gives. In the difference an edge is orange where it is stronger in the
-    second class and blue where it is stronger in the first. `warning`, such as `Stability.reason`, is put on the figure.
+    second class and blue where it is stronger in the first. `warning`, such as `Stability.reason`, goes on the figure.
     """
     if not by_class:
         raise DataError("There is no class, so there is no graph to draw.")
@@ -106,10 +106,8 @@ def sample(classifier: Classifier, table: EventTable, name: str, *, most: int = 
             below.set_ylim(0, 3 * max(float(column.max()), 1e-9))
             below.set_yticks([])
     panels[-1].set_xlabel(f"time in {one.time_unit}")
-    probability = ", ".join(
-        f"{label} {share:.1%}"
-        for label, share in zip(classifier.classes_, classifier.predict_proba(one)[0], strict=True)
-    )
+    predicted = classifier.predict_proba(one)[0]
+    probability = ", ".join(f"{label} {p:.1%}" for label, p in zip(classifier.classes_, predicted, strict=True))
     figure.suptitle(f"{name}: {probability}", fontsize=10, parse_math=False)
     return figure
 
@@ -134,9 +132,8 @@ def robustness(
         found = [bootstrap(truth, classifier.predict_proba(part), ["auroc"], seed=seed)["auroc"] for part in hidden]
         colour, percent = COLOURS[at % len(COLOURS)], [100 * share for share in shares]
         axes.plot(percent, [held.value for held in found], "o-", color=colour, label=_plain(name))
-        axes.fill_between(
-            percent, [h.low for h in found], [h.high for h in found], color=colour, alpha=0.15, linewidth=0
-        )
+        low, high = [held.low for held in found], [held.high for held in found]
+        axes.fill_between(percent, low, high, color=colour, alpha=0.15, linewidth=0)
     axes.set_xlabel("share of sensors hidden in each sample, in %")
     axes.set_ylabel("AUROC")
     axes.legend(frameon=False)

@@ -187,11 +187,9 @@ def _graph(name: str) -> Any:
 
 def _readings(report: Report) -> Any:
     """A row per sensor, a dot per reading: colour is low or high, size is attention."""
-    chart = _plain(
-        height=120 + 20 * len(report.sensors), x=f"time in {report.time_unit}", y_range=FactorRange(factors=["-"])
-    )
+    rows = FactorRange(factors=["-"], name="readings-sensors")
+    chart = _plain(height=120 + 20 * len(report.sensors), x=f"time in {report.time_unit}", y_range=rows)
     chart.name = "readings-chart"
-    chart.y_range.name = "readings-sensors"
     chart.ygrid.grid_line_color = "#eef2f5"
     source = ColumnDataSource(
         {key: [] for key in ("time", "sensor", "value", "color", "size", "name", "attention")}, name="readings"

@@ -20,8 +20,8 @@ from raindrop.models.raindrop import Raindrop
 
 INFORMATION = (
     "How much worse the receiver's readings would be told without the sender's messages: the fall of the squared "
-    "error, in units of the receiver's variance. About 0 where the sender tells nothing of the receiver, negative where it "
-    "misleads."
+    "error, in units of the receiver's variance. About 0 where the sender tells nothing of the receiver, negative "
+    "where it misleads."
 )
 WEIGHTS = (
     "The weights of the paper's Eq. 3, by which messages are scaled. A heavy edge is one the model listens along; "
@@ -115,7 +115,7 @@ def _judged(
         within = ", ".join(
             f"{mean:.3g} within '{classifier.classes_[code]}'" for code, (mean, _) in held.within.items()
         )
-        told = f"Mean distance {within}, {held.across[0]:.3g} across classes (p = {held.p:.2g} by dealing the labels anew)."
+        told = f"Mean distance {within}, {held.across[0]:.3g} across classes (permutation p = {held.p:.2g})."
         evidence.append(("Are graphs nearer to those of their own class?", told))
     return Reading(reading.name, reading.about, graphs, evidence, " ".join(warnings), q)
 
