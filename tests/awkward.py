@@ -35,13 +35,14 @@ def awkward_table(samples: int = 24, classes: tuple[str, ...] = CLASSES, seed: i
     }
     return EventTable.from_columns(
         [ids[at] for at in owner],
-        rng.uniform(0, 48, len(owner)),
+        rng.integers(0, 12, len(owner)) * 4.0,  # few times, so that sensors are read together
         [SENSORS[at] for at in sensor],
         value,
         about,
         label="<label>",
         statics=["<static>"],
         sensors=SENSORS,
+        duplicates="last",
     )
 
 

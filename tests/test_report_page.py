@@ -101,12 +101,10 @@ def test_another_sample_has_another_graph_chart_and_score(full):
     assert full.page.locator("#sample-title").inner_text() == full.ask("data.samples[showing.sample].id")
     seen = []
     for _ in range(3):
-        words = [full.page.locator(f"#{place}").inner_text() for place in ("sample-title", "contributions", "sensor")]
+        words = [full.page.locator(f"#{place}").inner_text() for place in ("sample-title", "contributions")]
         seen.append((*words, full.picture("graph-sample"), full.picture("chart-readings"), full.picture("chart-sensor")))
         full.page.click("#next")
-    for part in zip(*seen, strict=True):
-        assert len(set(part)) > 1
-    assert all(len({row[at] for row in seen}) == 3 for at in (0, 1, 3, 4, 5))
+    assert all(len({row[at] for row in seen}) == 3 for at in range(5))
     full.page.select_option("#sample", "7")
     assert full.page.locator("#sample-title").inner_text() == IDS.format(7)
     drawn = full.ask("model('readings').data.time.length")
@@ -190,16 +188,17 @@ def test_a_name_under_the_pointer_is_shown_as_it_is(at, full):
     box = place.bounding_box()
     x, y, reach = full.ask(f"[...data.place[{at}], model('graph-class-x').end]")
     full.page.mouse.move(box["x"] + box["width"] * (1 + x / reach) / 2, box["y"] + box["height"] * (1 - y / reach) / 2)
-    tip = full.page.locator(".bk-Tooltip").first
-    tip.wait_for(timeout=5000)
-    assert SENSORS[at] in tip.inner_text()
+    shown = full.page.locator(".bk-tooltip-row-value")
+    shown.first.wait_for(timeout=5000)
+    assert SENSORS[at] in shown.all_text_contents()[0]
 
 
 def test_the_difference_is_that_of_the_class_means(full):
     for code in (0, 1):
         full.page.select_option("#class", str(code))
         for row in full.page.locator("#edge-table tbody tr").all()[:5]:
-            own, others, difference = (float(cell.replace("−", "-")) for cell in row.locator(".number").all_inner_texts()[:3])
+            cells = row.locator(".number").all_inner_texts()[:3]
+            own, others, difference = (float(cell.replace("−", "-")) for cell in cells)
             assert difference == pytest.approx(own - others, abs=0.02 * max(abs(own), abs(others)) + 1e-9)
     assert full.page.locator(".class-name").first.inner_text() == CLASSES[1]
     full.page.select_option("#reading", "1")
@@ -211,7 +210,8 @@ def test_a_phone_needs_no_sideways_scrolling(which, browser, pages):
     opened = Opened(browser, pages[which], viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
     opened.page.wait_for_timeout(500)
     assert opened.ask("document.documentElement.scrollWidth") <= 360
-    assert opened.ask("Math.max(...[...document.querySelectorAll('.chart')].map((c) => c.getBoundingClientRect().right))") <= 360
+    right = "[...document.querySelectorAll('.chart')].map((chart) => chart.getBoundingClientRect().right)"
+    assert max(opened.ask(right), default=0) <= 360
     opened.page.close()
 
 
