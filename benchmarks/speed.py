@@ -29,7 +29,7 @@ from raindrop.models.raindrop import RaindropConfig
 from raindrop.scaling import Scaler
 
 VARIANTS = {
-    "paper, senders observed": {"senders": "observed"},
+    "paper": {},
     "paper, senders embedded": {"senders": "embedded"},
     "tuned": MODELS["raindrop"].presets["tuned"]["model"],
 }

@@ -17,7 +17,7 @@ SENSORS = (
     "{{ 7 * 7 }}",
     "under_score & <b>bold</b>",
 )
-CLASSES = ("<i>ill</i>", "well & \"good\"")
+CLASSES = ("<i>ill</i>", 'well & "good"')
 IDS = "<u>sample</u> {}"
 
 

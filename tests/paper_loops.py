@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raindrop.events import EventTable
-from raindrop.models.raindrop import MessagePassing, Raindrop
+from raindrop.models.messages import MessagePassing
+from raindrop.models.raindrop import Raindrop
 from raindrop.models.temporal import TemporalAttention, TemporalLSTM, TemporalMean
 
 Floats = NDArray[np.float64]

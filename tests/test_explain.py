@@ -10,7 +10,8 @@ import torch
 from raindrop import Classifier, ConfigError, EventTable
 from raindrop.explain import attention_over_time, information, information_graphs
 from raindrop.models import DataSpec
-from raindrop.models.raindrop import Delivery, Raindrop, RaindropConfig
+from raindrop.models.raindrop import Raindrop, RaindropConfig
+from raindrop.models.sending import Delivery
 
 TELLING = {"senders": "observed", "reconstruction": 1.0, "mixing": "residual", "normalise": "logit"}
 

@@ -15,7 +15,8 @@ from torch.nn.functional import cross_entropy
 from raindrop.batch import Batch
 from raindrop.errors import DataError
 from raindrop.events import EventTable
-from raindrop.models.raindrop import Raindrop, RaindropConfig, State
+from raindrop.models.messages import State
+from raindrop.models.raindrop import Raindrop, RaindropConfig
 
 SENDERS = ("embedded", "observed")
 NUDGE = 1e-4  # far below the gaps between edge weights, so that the same edges survive
@@ -191,7 +192,7 @@ FLIPS: dict[str, Flip] = {
     "receiver_dim": Flip(5),
     "layers": Flip(3),
     "prune": Flip(0.2),
-    "senders": Flip("observed"),
+    "senders": Flip("embedded"),
     "normalise": Flip("logit"),
     "mixing": Flip("residual"),
     "heads": Flip(2),
@@ -209,8 +210,8 @@ FLIPS: dict[str, Flip] = {
     "activation": Flip("relu"),
     "dropout": Flip(0.5),
     "similarity": Flip(0.5),
-    "reconstruction": Flip(0.5, given={"senders": "observed"}),
-    "tell": Flip("next", given={"senders": "observed", "reconstruction": 0.5}),
+    "reconstruction": Flip(0.5),
+    "tell": Flip("next", given={"reconstruction": 0.5}),
     "mask_indicator": Flip(True),
     "initial_edges": Flip((("sensor 0", "sensor 1", 1.0), ("sensor 1", "sensor 2", 0.5))),
     "long_series": Flip("cut", given={"max_times": 3}),
@@ -227,7 +228,7 @@ MORE_FLIPS = [
     ("temporal", Flip("lstm")),
     ("readout", Flip("squeeze")),
     ("long_series", Flip("thin", given={"max_times": 3})),
-    *((name, replace(FLIPS[name], given={"senders": "observed"})) for name in ("normalise", "mixing", "heads", "rank")),
+    *((name, replace(FLIPS[name], given={"senders": "embedded"})) for name in ("normalise", "mixing", "heads", "rank")),
 ]
 
 

@@ -13,12 +13,12 @@ import pytest
 import torch
 from torch import Tensor
 
-import raindrop.models.raindrop as module
 from raindrop.batch import Batch
 from raindrop.errors import DataError
 from raindrop.events import EventTable
 from raindrop.models.base import TimeEncoding
-from raindrop.models.raindrop import MessagePassing, Raindrop, RaindropConfig, State, disparity, prune
+from raindrop.models.messages import State, place_readings, prune
+from raindrop.models.raindrop import Raindrop, RaindropConfig, disparity
 
 SENDERS = ("embedded", "observed")
 
@@ -178,7 +178,7 @@ def test_one_layer_is_equations_2_and_3(build, batch, senders, normalise, more):
     before = random_state(batch, senders)
     after = layer(batch, h, p, before)
     w = paper.LayerWeights.of(layer, batch.num_sensors)
-    own = module.place_readings(batch, torch.zeros(batch.num_slots, batch.num_sensors, 4).double(), h)
+    own = place_readings(batch, torch.zeros(batch.num_slots, batch.num_sensors, 4).double(), h)
     for b in range(batch.num_samples):
         readings = sending_of(batch, b, own, batch.observed)
         sending = readings if senders == "observed" else sending_of(batch, b, before.received, before.reached)
@@ -454,7 +454,7 @@ def test_single_precision_is_precise_enough(build, batch, samples, senders):
 def test_the_published_sizes_are_the_defaults(build):
     """Appendix: R_u of 4, p and r_v of 16, D of 4 x 32, W of 20 x 20, L = 2, K = 50 %, 128 neurons, lambda 0.02."""
     model = build()
-    layer, config = model.layers[0], model.config
+    layer, config = model.layers[-1], model.config
     assert model.embed.R.shape == (5, 4)
     assert layer.D_r.shape[1:] == layer.D_p.shape[1:] == (4, 16)
     assert layer.r.shape == (1, 5, 16)
@@ -541,37 +541,6 @@ def test_a_cut_series_is_the_average_of_its_pieces(build, batch, samples, most):
 @pytest.mark.parametrize("long_series", ["thin", "cut"])
 def test_a_series_that_is_not_long_is_left_as_it_is(build, batch, long_series):
     torch.testing.assert_close(build(long_series=long_series)(batch).logits, build()(batch).logits)
-
-
-# ------------------------------------------------------------------ chunks
-
-
-def sent_in_chunks(
-    layer: MessagePassing, batch: Batch, state: State, p: Tensor
-) -> tuple[list[Tensor], tuple[Tensor, ...]]:
-    """What `send_embeddings` gives, and the gradients of a number that depends on all of it."""
-    h = state.received.clone().requires_grad_()
-    edges = state.edges.clone().requires_grad_()
-    attended, delivery = layer.send_embeddings(batch, h, state.reached, p, edges)
-    out = [attended, delivery.sent, delivery.weight]
-    weights = [torch.linspace(0.1, 1, x.numel()).double().view_as(x) for x in out]
-    number = sum((x * w).sum() for x, w in zip(out, weights, strict=True))
-    inputs = [h, edges, layer.D_p, layer.D_r, layer.r, layer.w_send]
-    return out, torch.autograd.grad(number, inputs)
-
-
-@pytest.mark.parametrize("chunk", [1, 3, 8, 10_000])
-@pytest.mark.parametrize("heads", [1, 2])
-def test_messages_and_their_gradients_do_not_depend_on_the_size_of_chunks(build, batch, monkeypatch, chunk, heads):
-    layer, p, state = (
-        build(heads=heads).layers[-1],
-        TimeEncoding(16).double()(batch.time),
-        random_state(batch, "embedded"),
-    )
-    monkeypatch.setattr(module, "CHUNK", 5)
-    expected = sent_in_chunks(layer, batch, state, p)
-    monkeypatch.setattr(module, "CHUNK", chunk)
-    torch.testing.assert_close(sent_in_chunks(layer, batch, state, p), expected)
 
 
 def test_a_known_graph_whose_weights_cannot_be_is_refused():

@@ -190,7 +190,7 @@ def test_names_cannot_leave_the_script_or_the_markup(text):
         assert name not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert held_in(text, "data")["sensors"] == list(SENSORS)
-    assert [held["id"] for held in held_in(text, "data")["samples"]][0].startswith("<u>sample</u>")
+    assert held_in(text, "data")["samples"][0]["id"].startswith("<u>sample</u>")
 
 
 def test_nothing_in_the_page_points_elsewhere(text):
@@ -328,10 +328,8 @@ def folders(tmp_path_factory, table):
     from learnable import words
 
     for seed in ("0", "1"):
-        main(
-            ["train", str(folder / "data"), "--out", str(folder / f"run{seed}"), "--seed", seed]
-            + ["--preset", "paper", "--set", *words(train__epochs=1)]
-        )
+        asked = ["train", str(folder / "data"), "--out", str(folder / f"run{seed}"), "--seed", seed]
+        main([*asked, "--preset", "paper", "--set", *words(train__epochs=1)])
     return folder
 
 

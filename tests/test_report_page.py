@@ -102,7 +102,9 @@ def test_another_sample_has_another_graph_chart_and_score(full):
     seen = []
     for _ in range(3):
         words = [full.page.locator(f"#{place}").inner_text() for place in ("sample-title", "contributions")]
-        seen.append((*words, full.picture("graph-sample"), full.picture("chart-readings"), full.picture("chart-sensor")))
+        seen.append(
+            (*words, full.picture("graph-sample"), full.picture("chart-readings"), full.picture("chart-sensor"))
+        )
         full.page.click("#next")
     assert all(len({row[at] for row in seen}) == 3 for at in range(5))
     full.page.select_option("#sample", "7")
@@ -129,8 +131,10 @@ def test_the_threshold_hides_edges_weakest_first(full):
         drawn = full.ask("model('graph-class-edges').data.weight.map(Number).map(Math.abs)")
         counts.append((len(drawn), len(full.edges("graph-sample")), len(full.edges("graph-difference"))))
         least.append(min(drawn, default=None))
-        assert full.page.locator("#threshold-text").inner_text().startswith(
-            f"{len(drawn)} of {len(weights)} edges" if drawn else "no edge"
+        assert (
+            full.page.locator("#threshold-text")
+            .inner_text()
+            .startswith(f"{len(drawn)} of {len(weights)} edges" if drawn else "no edge")
         )
         if drawn:
             assert min(drawn) == pytest.approx(sorted(weights)[-len(drawn)], rel=0.01)

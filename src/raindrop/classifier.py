@@ -98,11 +98,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "readings": table.num_readings,
             "window": _window(training),
         }
-        described = {
-            "model": self.model,
-            "config": {"model": configs.to_dict(model_config), "train": configs.to_dict(train_config)},
-            "seed": int(self.seed),
-        }
+        described = {"model": self.model, "config": self.resolved(), "seed": int(self.seed)}
         self.identity_ = content_checksum(
             [described, VERSION, self.data_, None if held_out is None else held_out.fingerprint]
         )
@@ -168,6 +164,11 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         preset, own = configs.nest(entry.presets[self.preset]), configs.nest(self.config or {})
         model_config = configs.make(entry.config, preset["model"], own["model"], where="model.")
         return entry, model_config, configs.make(TrainConfig, preset["train"], own["train"], where="train.")
+
+    def resolved(self) -> dict[str, dict[str, Any]]:
+        """Every setting of the groups "model" and "train", from `config`, the preset and the defaults."""
+        _, model_config, train_config = self._configs()
+        return {"model": configs.to_dict(model_config), "train": configs.to_dict(train_config)}
 
     def _refuse_train_settings(self, config: TrainConfig, tensorboard: bool) -> None:
         """A model without the training loop cannot follow its settings."""
@@ -270,11 +271,10 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._write(Path(folder))
 
     def _write(self, folder: Path) -> Path:
-        _, model_config, train_config = self._configs()
         about = {
             "model": self.model,
             "preset": self.preset,
-            "config": {"model": configs.to_dict(model_config), "train": configs.to_dict(train_config)},
+            "config": self.resolved(),
             "seed": int(self.seed),
             "label": self.label_,
             "classes": self.classes_.tolist(),

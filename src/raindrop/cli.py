@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from raindrop.benchmark_command import benchmark
 from raindrop.data_commands import convert, download
 from raindrop.errors import RaindropError
 from raindrop.report_commands import explain, report
@@ -63,6 +64,7 @@ def demo(*, out: Path = Path("demo"), samples: int = 3000, seed: int = 0) -> Non
 
 app.command(convert)
 app.command(download)
+app.command(benchmark)
 app.command(explain)
 app.command(report)
 

@@ -43,7 +43,7 @@ def p12(
 
     limits = None if keep_impossible else physionet2012.LIMITS
     options = {"label": label, "unknown_stay": unknown_stay, "duplicates": duplicates, "limits": limits}
-    _convert(physionet2012.convert, source, out, options)
+    _with_published_splits(_convert(physionet2012.convert, source, out, options), source, out)
 
 
 @convert.command
@@ -66,7 +66,8 @@ def p19(
     from raindrop.datasets import physionet2019
 
     limits = None if keep_impossible else physionet2019.LIMITS
-    _convert(physionet2019.convert, source, out, {"iculos": iculos, "cohort": cohort, "limits": limits})
+    options = {"iculos": iculos, "cohort": cohort, "limits": limits}
+    _with_published_splits(_convert(physionet2019.convert, source, out, options), source, out)
 
 
 @convert.command
@@ -117,6 +118,21 @@ def _convert(
     console.print(escape(repr(conversion.table)))
     console.print(f"wrote the table to {escape(str(out))}, and this account to {escape(str(out / 'conversion.json'))}")
     return conversion
+
+
+def _with_published_splits(conversion: Conversion, source: tuple[Path, ...], out: Path) -> None:
+    """The paper's five splits, where the download brought them, by sample id beside the table."""
+    from raindrop.errors import DataError
+    from raindrop.splits import Split, write_splits
+
+    for folder in [path / "splits" for path in source if (path / "splits").is_dir()]:
+        try:
+            splits = {n: Split.of(Split.read(folder, n).apply(conversion.table)) for n in range(1, 6)}
+        except DataError as error:
+            console.print(f"did not write the published splits: {escape(str(error))}")
+        else:
+            path = write_splits(out / "splits.parquet", splits)
+            console.print(f"wrote the five published splits; train with --split {escape(str(path))}:1")
 
 
 def download(name: Literal["p12", "p19", "pam"], /, *, out: Path) -> None:

@@ -12,7 +12,9 @@ from raindrop.classifier import Classifier
 from raindrop.errors import ConfigError, DataError
 from raindrop.events import EventTable
 from raindrop.graph import SensorGraphs
-from raindrop.models.raindrop import Delivery, MessagePassing, Raindrop
+from raindrop.models.messages import MessagePassing
+from raindrop.models.raindrop import Raindrop
+from raindrop.models.sending import Delivery
 
 
 def information_graphs(classifier: Classifier, table: EventTable) -> SensorGraphs:

@@ -92,13 +92,13 @@ class Segments:
 
 class _ToBlocks(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, blocks: Blocks) -> Tensor:
+    def forward(ctx: Any, x: Tensor, blocks: Blocks, padding: float) -> Tensor:
         ctx.blocks = blocks
-        return blocks._fill(x)
+        return blocks._fill(x, padding)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return grad.flatten(0, 1).index_select(0, ctx.blocks.place), None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        return grad.flatten(0, 1).index_select(0, ctx.blocks.place), None, None
 
 
 class _FromBlocks(torch.autograd.Function):
@@ -109,7 +109,7 @@ class _FromBlocks(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return ctx.blocks._fill(grad), None
+        return ctx.blocks._fill(grad, 0.0), None
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,19 +130,25 @@ class Blocks:
         owner = torch.repeat_interleave(torch.arange(segments.num, device=place.device), num_blocks)
         return cls(place, len(owner), Segments.of(owner, segments.num, ordered=True))
 
-    def _fill(self, x: Tensor) -> Tensor:
-        padded = x.new_zeros(self.num * BLOCK, *x.shape[1:])
+    def _fill(self, x: Tensor, padding: float) -> Tensor:
+        padded = x.new_full((self.num * BLOCK, *x.shape[1:]), padding)
         padded.index_copy_(0, self.place, x)
         return padded.view(self.num, BLOCK, *x.shape[1:])
 
+    def fill(self, x: Tensor, padding: float = 0.0) -> Tensor:
+        """(n, ...) -> (block, BLOCK, ...)."""
+        out: Tensor = _ToBlocks.apply(x, self, padding)  # type: ignore[no-untyped-call]
+        return out
+
+    def rows(self, y: Tensor) -> Tensor:
+        """(block, BLOCK, ...) -> (n, ...): back again, without the padding."""
+        out: Tensor = _FromBlocks.apply(y, self)  # type: ignore[no-untyped-call]
+        return out
+
     def weighted_sum(self, weights: Tensor, rows: Tensor) -> Tensor:
         """out[b, v] = sum over the rows t of sample b of weights[t, v] rows[t]: (t, v), (t, k) -> (b, v, k)."""
-        held, content = _ToBlocks.apply(weights, self), _ToBlocks.apply(rows, self)  # type: ignore[no-untyped-call]
-        return self.samples.sum(torch.bmm(held.transpose(1, 2), content))
+        return self.samples.sum(torch.bmm(self.fill(weights).transpose(1, 2), self.fill(rows)))
 
     def match(self, rows: Tensor, queries: Tensor) -> Tensor:
         """out[t, v] = rows[t] . queries[b, v] for the sample b of row t: (t, k), (b, v, k) -> (t, v)."""
-        content = _ToBlocks.apply(rows, self)  # type: ignore[no-untyped-call]
-        matched = torch.bmm(content, self.samples.spread(queries).transpose(1, 2))
-        out: Tensor = _FromBlocks.apply(matched, self)  # type: ignore[no-untyped-call]
-        return out
+        return self.rows(torch.bmm(self.fill(rows), self.samples.spread(queries).transpose(1, 2)))

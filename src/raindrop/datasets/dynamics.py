@@ -58,8 +58,8 @@ def driven_sensors(
     signal = np.stack(steps[BURN_IN:], axis=1)  # (sample, t, sensor)
 
     apart = np.flatnonzero(rng.random(num_samples) < 0.5)
-    for sensor in range(num_sensors):
-        signal[apart, :, sensor] = signal[rng.permutation(apart), :, sensor]
+    for at in range(num_sensors):
+        signal[apart, :, at] = signal[rng.permutation(apart), :, at]
     names = [f"sensor {at + 1:02d}" for at in range(num_sensors)]
     sample, time, sensor = np.nonzero(rng.random(signal.shape) >= dropped)
     ids = pl.Series([f"window {number:05d}" for number in range(num_samples)])

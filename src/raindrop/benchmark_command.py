@@ -1,0 +1,196 @@
+"""The command `raindrop benchmark`: the paper's tables, by processes that may be stopped at any time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.text import Text
+
+from raindrop.errors import ConfigError, RaindropError, suggest
+
+if TYPE_CHECKING:
+    from raindrop.cells import Cell, Facts
+    from raindrop.experiment import Experiment
+    from raindrop.results import Store
+
+console = Console(soft_wrap=True, highlight=False)
+Words = Annotated[tuple[str, ...], Parameter(consume_multiple=True)]
+Numbers = Annotated[tuple[int, ...], Parameter(consume_multiple=True)]
+Flag = Annotated[bool, Parameter(negative=())]
+
+
+def benchmark(
+    *tables: str,
+    data: Path,
+    out: Path = Path("results"),
+    rows: Words = (),
+    splits: Numbers = (),
+    workers: int = 1,
+    status: Flag = False,
+) -> None:
+    """Run models on splits under settings, and print the table beside the published figures.
+
+    What is finished is kept in OUT and never run again; what was stopped goes on where it was. Several such commands
+    may share OUT.
+
+    Args:
+        tables: such as table1; or the path of a file of your own that ends in .toml.
+        data: folder with a folder for each data set (p12, p19, ...), or the folder of the one table that is needed.
+        out: folder for the results; one that exists is continued.
+        rows: only these, by their name or that of their model.
+        splits: only these, by number.
+        workers: processes to run at a time, each on one core.
+        status: only say what is done and print the tables so far.
+    """
+    from raindrop.cells import plan, refuse_other_defaults
+    from raindrop.experiment import read_experiments, shipped
+    from raindrop.results import CAN_SHARE, Store
+
+    if not tables:
+        raise ConfigError(f"Which table? There are: {', '.join(shipped())}.")
+    if workers < 1 or (workers > 1 and not CAN_SHARE):
+        raise ConfigError(f"--workers {workers}: at least 1, and more than 1 only where files can be locked.")
+    experiments = read_experiments(tables)
+    _require_rows(experiments, rows)
+    planned: list[tuple[Experiment, list[Cell], Facts]] = []
+    with console.status("reading ..."):
+        for experiment in experiments:
+            chosen = experiment.choose(rows)
+            if chosen:
+                cells, facts = plan(experiment, data, chosen, splits)
+                planned.append((experiment, cells, facts))
+    store = Store(out)
+    every = [cell for _, cells, _ in planned for cell in cells]
+    refuse_other_defaults(every, store)
+    failures: list[str] = []
+    if not status:
+        failures = _run(every, store, workers)
+    _print_progress(every, store, workers)
+    for experiment, _, facts in planned:
+        # All rows and splits that are in the store, not only those that were asked for this time.
+        cells, _ = plan(experiment, data, experiment.rows, ())
+        _print_table(experiment, facts, cells, store)
+    if failures:
+        raise RaindropError("\n".join([f"{len(failures)} of {len(every)} cells could not be finished:", *failures]))
+
+
+def _require_rows(experiments: Sequence[Experiment], rows: Sequence[str]) -> None:
+    known = {name for experiment in experiments for row in experiment.rows for name in (row.name, row.model)}
+    folded = {name.casefold() for name in known}
+    for name in rows:
+        if name.casefold() not in folded:
+            raise ConfigError(f"There is no row '{name}': {suggest(name, sorted(known))}")
+
+
+def _run(cells: Sequence[Cell], store: Store, number: int) -> list[str]:
+    """Let workers run the cells, show how far they are, and return what went wrong."""
+    from raindrop.workers import PAUSE, settled, start
+
+    for cell in cells:
+        store.forget_failure(cell.key)
+    left = [cell for cell in cells if not settled(cell, store)]
+    if not left:
+        return []
+    processes = start(left, store.folder, min(number, len(left)))
+    try:
+        with Live(console=console, auto_refresh=False, transient=True) as line:
+            while any(process.is_alive() for process in processes):
+                for cell in [cell for cell in left if settled(cell, store)]:
+                    left.remove(cell)
+                    line.console.print(escape(_finished(cell, store)))
+                line.update(Text(progress(cells, store, number)), refresh=True)
+                processes[0].join(PAUSE) if processes[0].is_alive() else time.sleep(PAUSE)
+    finally:
+        for process in processes:
+            process.terminate()
+    for cell in [cell for cell in left if settled(cell, store)]:
+        left.remove(cell)
+        console.print(escape(_finished(cell, store)))
+    failures = {cell.key: store.failure(cell.key) for cell in cells}
+    said = [message for message in failures.values() if message]
+    if left:
+        codes = sorted({str(process.exitcode) for process in processes if process.exitcode})
+        said.append(f"{left[0].name}: its process ended before its time (exit code {', '.join(codes)}); start again.")
+    return said
+
+
+def _finished(cell: Cell, store: Store) -> str:
+    """The validation figure only: the test part is for the table."""
+    failure = store.failure(cell.key)
+    if failure is not None:
+        return f"failed: {failure}"
+    known = store.read(cell.key)
+    assert known is not None  # it is settled
+    record = known.row(0, named=True)
+    metric = cell.experiment.metrics[0]
+    took = f", {_span(record['training_seconds'])}" if record["training_seconds"] is not None else ""
+    return f"done: {cell.name}: validation {metric} {record[metric]:.3f}{took}"
+
+
+def progress(cells: Sequence[Cell], store: Store, workers: int) -> str:
+    """'12 done, 2 running, 26 to do, end expected Tue 14:05 (in 3 h 20 min)'."""
+    from raindrop.workers import settled
+
+    cells = list({(cell.key, cell.experiment.settings): cell for cell in cells}.values())
+    done = [cell for cell in cells if settled(cell, store)]
+    left = [cell for cell in cells if cell not in done]
+    running = [cell for cell in left if store.running(cell.key) is not None]
+    text = f"{len(done)} done, {len(running)} running, {len(left) - len(running)} to do"
+    seconds = expected(left, done, store)
+    if not left or seconds is None:
+        return text
+    wait = seconds / max(1, min(max(workers, len(running)), len(left)))
+    return f"{text}, end expected {time.strftime('%a %H:%M', time.localtime(time.time() + wait))} (in {_span(wait)})"
+
+
+def expected(left: Sequence[Cell], done: Sequence[Cell], store: Store) -> float | None:
+    """Seconds of work left, from what finished cells of the same row took, else from those of any row."""
+    took: dict[str, list[float]] = {}
+    for cell in done:
+        known = store.read(cell.key)
+        if known is not None:
+            training = known["training_seconds"].max() or 0.0
+            took.setdefault(cell.row.name, []).append(float(training) + float(known["evaluation_seconds"].sum()))  # type: ignore[arg-type]
+    if not took:
+        return None
+    usual = {name: sum(of) / len(of) for name, of in took.items()}
+    typical = sum(usual.values()) / len(usual)
+    total = 0.0
+    for cell in left:
+        since = (store.running(cell.key) or {}).get("started")
+        behind = time.time() - since if since is not None else 0.0
+        total += max(0.0, usual.get(cell.row.name, typical) - behind)
+    return total
+
+
+def _span(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _print_progress(cells: Sequence[Cell], store: Store, workers: int) -> None:
+    console.print(escape(progress(cells, store, workers)))
+    for cell in cells:
+        about = store.running(cell.key)
+        if about:
+            since = _span(time.time() - about["started"])
+            console.print(escape(f"running: {about['name']} (for {since}, process {about['pid']} on {about['host']})"))
+
+
+def _print_table(experiment: Experiment, facts: Facts, cells: Sequence[Cell], store: Store) -> None:
+    from raindrop.table_text import markdown, write_tables
+    from raindrop.tables import summarise_cells
+
+    summary = summarise_cells(experiment, facts, cells, store)
+    paths = write_tables(summary, store.folder)
+    console.print(f"\n{escape(markdown(summary))}")
+    console.print(f"wrote {escape(', '.join(map(str, paths)))}")

@@ -1,0 +1,226 @@
+"""A cell of a table: one model, trained once on one split and evaluated under every setting."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from raindrop import config as configs
+from raindrop.classifier import Classifier, load
+from raindrop.errors import ConfigError
+from raindrop.events import EventTable
+from raindrop.experiment import Experiment, Row, Setting, Splits
+from raindrop.files import content_checksum, to_json
+from raindrop.metrics import better
+from raindrop.models import MODELS
+from raindrop.parts import find_table, numbered, open_table, parts_of
+from raindrop.ranking import rank_sensors
+from raindrop.results import Store
+from raindrop.settings import hide_random_sensors, hide_sensors, number_hidden
+from raindrop.storage import VERSION
+from raindrop.training import TrainConfig
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One row of an experiment on one split under one seed."""
+
+    experiment: Experiment
+    row: Row
+    splits: Splits
+    number: int
+    seed: int
+    folder: Path
+    key: str
+    """Names what is trained: version, model, settings, data with label and statics, split and seed."""
+    ranked_on: str
+    """Names the training part, whose ranking of sensors all rows share."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        scenario = f"{self.splits.name}, " if self.splits.name else ""
+        again = f", seed {self.seed}" if len(self.experiment.seeds) > 1 else ""
+        return f"{self.experiment.name}: {self.row.name}, {scenario}split {self.number}{again}"
+
+    def classifier(self) -> Classifier:
+        """Not fitted yet."""
+        return classifier_of(self.row, self.seed, self.number)
+
+    def missing(self, store: Store) -> list[Setting]:
+        """The settings whose figures are not in the store."""
+        known = store.read(self.key)
+        if known is None:
+            return list(self.experiment.settings)
+        held = set(known.select("hidden", "share", "instead").unique().iter_rows())
+        return [s for s in self.experiment.settings if (s.hidden, s.share, s.instead) not in held]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a caption says of the data."""
+
+    samples: int
+    sensors: int
+    readings: int
+    label: str
+    balance: tuple[tuple[str, float], ...]
+    """Classes with their share of the samples that have a label, as they come."""
+
+
+# ---------------------------------------------------------------- which cells there are
+
+
+def plan(experiment: Experiment, data: Path, rows: Sequence[Row], numbers: Sequence[int]) -> tuple[list[Cell], Facts]:
+    """The cells of an experiment, split by split, and what its data are."""
+    folder = find_table(data, experiment.data)
+    table = open_table(experiment.data, folder)
+    cells = []
+    for number, splits in numbered(experiment, table, numbers):
+        parts = parts_of(table, splits, number, folder)
+        marks = [_mark(part.ids) for part in parts]
+        for row, seed in product(rows, experiment.seeds):
+            described = _described(classifier_of(row, seed, number), f"{experiment.name}, row '{row.name}'")
+            key = content_checksum([VERSION, described, table.fingerprint, marks])[:32]
+            ranked_on = _mark([table.fingerprint, marks[0]])
+            cells.append(Cell(experiment, row, splits, number, seed, folder, key, ranked_on))
+    labelled = table[table.labelled]
+    classes, counts = np.unique(labelled.labels, return_counts=True)
+    balance = tuple((str(name), count / len(labelled)) for name, count in zip(classes, counts, strict=True))
+    return cells, Facts(len(labelled), len(table.sensors), labelled.num_readings, experiment.data.label, balance)
+
+
+def classifier_of(row: Row, seed: int, number: int) -> Classifier:
+    """Not fitted yet. Each split draws anew: split 1 with the seed itself, split 2 with the next one, and so on."""
+    return Classifier(row.model, preset=row.preset, config=row.config, seed=seed + number - 1)
+
+
+def _described(clf: Classifier, where: str) -> dict[str, Any]:
+    """What is trained. Settings at their default are not named, so that a setting that is new changes no key."""
+    try:
+        resolved = clf.resolved()
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    usual = {"model": configs.to_dict(MODELS[clf.model].config()), "train": configs.to_dict(TrainConfig())}
+    changed = {
+        f"{group}.{name}": value
+        for group, settings in resolved.items()
+        for name, value in settings.items()
+        if value != usual[group][name] and name != "checkpoint_minutes"
+    }
+    return {"model": clf.model, "config": changed, "seed": clf.seed}
+
+
+def refuse_other_defaults(cells: Sequence[Cell], store: Store) -> None:
+    """Raise where a stored cell was run with other defaults than there are now, which its key does not tell."""
+    for cell in cells:
+        known = store.read(cell.key)
+        if known is None:
+            continue
+        then, now = json.loads(known["config"][0]), json.loads(to_json(cell.classifier().resolved()))
+        for group, settings in then.items():
+            for name, value in settings.items():
+                if name in now[group] and now[group][name] != value:
+                    raise ConfigError(
+                        f"{store.folder}: {cell.name} was run when {group}.{name} was {value!r} by default; now it is "
+                        f"{now[group][name]!r}. Keep new results in another folder, or remove cells/{cell.key}.parquet "
+                        f"and runs/{cell.key} there."
+                    )
+
+
+def _mark(names: Sequence[str]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for name in names:
+        digest.update(name.encode() + b"\0")
+    return digest.hexdigest()
+
+
+# ---------------------------------------------------------------- running one
+
+
+def run_cell(cell: Cell, store: Store) -> None:
+    """Train the cell unless its model is there, and evaluate it under the settings that are missing."""
+    table = open_table(cell.experiment.data, cell.folder)
+    train, val, test = parts_of(table, cell.splits, cell.number, cell.folder)
+    clf, seconds = _fitted(cell, train, val, store.run(cell.key))
+    about = _about(cell, clf, seconds)
+    rows = []
+    for setting in cell.missing(store):
+        for part, whole in (("val", val), ("test", test)):
+            started = time.monotonic()
+            shown = apply(setting, whole, cell, clf, train, store)
+            figures = clf.evaluate(shown)
+            counted = {"samples": len(shown), "readings": shown.num_readings}
+            took = {"evaluation_seconds": round(time.monotonic() - started, 3)}
+            rows.append({**about, "part": part, **asdict(setting), **counted, **figures, **took})
+    store.write(cell.key, rows)
+
+
+def _fitted(cell: Cell, train: EventTable, val: EventTable, run: Path) -> tuple[Classifier, float | None]:
+    """The trained model, and how long training took where that is known."""
+    if (run / "model.json").exists():
+        clf, took = load(run), None
+    else:
+        started = time.monotonic()
+        try:
+            clf = cell.classifier().fit(train, validation=val, run=run, resume=True)
+        except ConfigError:
+            if not (run / "checkpoint.safetensors").exists():
+                raise
+            shutil.rmtree(run)  # begun when the model had fewer settings
+            clf = cell.classifier().fit(train, validation=val, run=run, resume=True)
+        took = time.monotonic() - started
+        (run / "checkpoint.safetensors").unlink(missing_ok=True)
+    by_epoch = [record["seconds"] for record in clf.history_ if "seconds" in record]
+    return clf, sum(by_epoch) if by_epoch else took
+
+
+def apply(
+    setting: Setting, table: EventTable, cell: Cell, clf: Classifier, train: EventTable, store: Store
+) -> EventTable:
+    """The table as the setting shows it. What is hidden depends on the split alone, never on the model."""
+    if setting.hidden == "none":
+        return table
+    values = clf.scaler_.mean if setting.instead == "zeros" else None
+    if setting.hidden == "random":
+        return hide_random_sensors(table, setting.share, seed=cell.number, values=values)
+    ranking = store.ranking(cell.ranked_on)
+    if ranking is None:
+        ranking = rank_sensors(train)
+        store.keep_ranking(cell.ranked_on, ranking)
+    first = [sensor for sensor, _ in ranking[: number_hidden(setting.share, len(table.sensors))]]
+    return hide_sensors(table, first, values=values)
+
+
+def _about(cell: Cell, clf: Classifier, seconds: float | None) -> dict[str, Any]:
+    wanted = clf.resolved()["train"]["metric"]
+    best_epoch, best = None, None
+    for record in clf.history_:
+        figures = record.get("validation") or {"log_loss": record["loss"]}
+        metric = wanted if wanted in figures else "log_loss"  # trees are cut by nothing else
+        if better(metric, figures[metric], best):
+            best_epoch, best = record["epoch"], figures[metric]
+    return {
+        "version": VERSION,
+        "model": cell.row.model,
+        "preset": cell.row.preset,
+        "config": to_json(clf.resolved()),
+        "label": cell.experiment.data.label,
+        "scenario": cell.splits.name,
+        "split": cell.number,
+        "seed": int(clf.seed),
+        "epochs": len(clf.history_),
+        "best_epoch": best_epoch,
+        "training_seconds": seconds,
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }

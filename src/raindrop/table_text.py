@@ -1,0 +1,186 @@
+"""A table of results as Markdown, LaTeX and CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from raindrop.experiment import column_name
+from raindrop.files import atomic_file, write_text
+from raindrop.tables import Summary
+
+Grid = tuple[str, list[str], list[list[str]]]  # heading, names of the columns, rows
+NAMES = {"auroc": "AUROC", "auprc": "AUPRC", "f1": "F1", "log_loss": "log loss", "brier": "Brier"}
+
+
+def write_tables(summary: Summary, folder: Path) -> list[Path]:
+    """NAME.md, NAME.tex and NAME.csv in a folder."""
+    paths = [folder / f"{summary.experiment.name}.{ending}" for ending in ("md", "tex", "csv")]
+    write_text(paths[0], markdown(summary))
+    write_text(paths[1], latex(summary))
+    with atomic_file(paths[2]) as partial:
+        summary.figures.write_csv(partial)
+    return paths
+
+
+def caption(summary: Summary) -> str:
+    """Label, base rate, data, and how to read the figures."""
+    facts, experiment = summary.facts, summary.experiment
+    name, share = facts.balance[-1] if len(facts.balance) == 2 else max(facts.balance, key=lambda pair: pair[1])
+    rate = (
+        f"{share:.1%} are '{name}', so that is the AUPRC of chance"
+        if len(facts.balance) == 2
+        else f"{len(facts.balance)} classes, the most frequent '{name}' with {share:.1%}"
+    )
+    source = experiment.published.source
+    paper = [f"Published: {source}."] if source else []
+    if source and not experiment.published.same_data:
+        paper.append("Those are of other data, so no difference is shown.")
+    return " ".join(
+        [
+            f"Label '{facts.label}' ({facts.samples:,} samples; {rate}); {facts.sensors} sensors, "
+            f"{facts.readings:,} readings.",
+            *([experiment.note] if experiment.note else []),
+            "Test parts, in percent: mean ± standard deviation (n - 1) over the splits; 'splits' says how many stand "
+            "behind a row.",
+            *paper,
+            "'behind' is the mean distance from the best row (bold; among those on most splits) over the splits both "
+            "have, with the p of a paired t-test where there are at least three. Splits share training samples, and "
+            "five are few: a small p is a hint, not proof, and a large one proves no tie.",
+        ]
+    )
+
+
+def markdown(summary: Summary) -> str:
+    """The table with its caption; one block per scenario and setting."""
+    lines = [f"## {summary.experiment.title}", "", caption(summary), ""]
+    for heading, names, rows in grids(summary, bold="**{}**".format):
+        lines += [f"### {heading}", ""] if heading else []
+        names, rows = [_plain(name) for name in names], [[_plain(cell) for cell in row] for row in rows]
+        lines += [_line(names), _line(["---"] * len(names)), *map(_line, rows), ""]
+    lines += [f"- {sentence}" for sentence in summary.verdicts]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def latex(summary: Summary) -> str:
+    """The same with booktabs."""
+    lines = [f"% {summary.experiment.title}"]
+    for heading, names, rows in grids(summary, bold="\\textbf{{{}}}".format, escape=_tex):
+        title = _tex(f"{summary.experiment.title}{': ' + heading if heading else ''}. {caption(summary)}")
+        body = [" & ".join(row) + " \\\\" for row in rows]
+        lines += [
+            "\\begin{table}",
+            "\\centering",
+            f"\\caption{{{title}}}",
+            f"\\begin{{tabular}}{{l{'r' * (len(names) - 1)}}}",
+            "\\toprule",
+            " & ".join(map(_tex, names)) + " \\\\",
+            "\\midrule",
+            *body,
+            "\\bottomrule",
+            "\\end{tabular}",
+            "\\end{table}",
+            "",
+        ]
+    lines += [f"% {sentence}" for sentence in summary.verdicts]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def grids(summary: Summary, bold: Callable[[str], str], escape: Callable[[str], str] = str) -> list[Grid]:
+    """An overview over the hidden shares where there are any, then a block per scenario and setting."""
+    return [*_overviews(summary, bold, escape), *_blocks(summary, bold, escape)]
+
+
+def _overviews(summary: Summary, bold: Callable[[str], str], escape: Callable[[str], str]) -> list[Grid]:
+    found: list[Grid] = []
+    for splits in summary.experiment.splits:
+        here = summary.figures.filter(pl.col("scenario") == splits.name)
+        for hidden in [name for name in ("fixed", "random") if name in here["hidden"]]:
+            for metric in summary.experiment.metrics:
+                chosen = here.filter(pl.col("hidden").is_in(["none", hidden]) & (pl.col("metric") == metric))
+                settings = chosen["setting"].unique(maintain_order=True).to_list()
+                rows = []
+                for row in summary.experiment.rows:
+                    held = {r["setting"]: r for r in chosen.filter(pl.col("row") == row.name).iter_rows(named=True)}
+                    rows.append([escape(row.name), *(_mean(held[name], bold) for name in settings)])
+                heading = (
+                    f"{splits.name + ', ' if splits.name else ''}{hidden} sensors hidden, {NAMES.get(metric, metric)}"
+                )
+                found.append((heading, ["", *settings], rows))
+    return found
+
+
+def _blocks(summary: Summary, bold: Callable[[str], str], escape: Callable[[str], str]) -> list[Grid]:
+    columns = summary.experiment.columns()
+    found: list[Grid] = []
+    for scenario, setting in columns:
+        here = summary.figures.filter((pl.col("scenario") == scenario) & (pl.col("setting") == setting.name))
+        names = ["", "splits"]
+        for metric in summary.experiment.metrics:
+            of = here.filter(pl.col("metric") == metric)
+            names += [NAMES.get(metric, metric), *_extras(of), "behind (p)"]
+        rows = []
+        for row in summary.experiment.rows:
+            held = here.filter(pl.col("row") == row.name)
+            if not len(held.filter(pl.col("splits") > 0)) and held["published"].null_count() == len(held):
+                continue
+            cells = [escape(row.name), str(held["splits"].max())]
+            for metric in summary.experiment.metrics:
+                of = here.filter(pl.col("metric") == metric)
+                record = held.row(by_predicate=pl.col("metric") == metric, named=True)
+                paper = _published(record)
+                difference = "" if record["difference"] is None else f"{record['difference']:+.1f}"
+                extras = {"published": paper, "difference": difference}
+                cells += [_mean(record, bold), *(extras[name] for name in _extras(of)), _behind(record)]
+            rows.append(cells)
+        heading = column_name(scenario, setting) if len(columns) > 1 else ""
+        found.append((heading, names, rows))
+    return found
+
+
+def _extras(of: pl.DataFrame) -> Sequence[str]:
+    """Columns that would be empty are left out."""
+    return [name for name in ("published", "difference") if of[name].null_count() < len(of)]
+
+
+def _number(value: float, record: dict[str, Any]) -> str:
+    return f"{value:.3f}" if record["metric"] == "log_loss" else f"{value:.1f}"
+
+
+def _mean(record: dict[str, Any], bold: Callable[[str], str]) -> str:
+    if record["mean"] is None:
+        return "-"
+    spread = "" if record["sd"] is None else f" ± {_number(record['sd'], record)}"
+    text = f"{_number(record['mean'], record)}{spread}"
+    return bold(text) if record["best"] else text
+
+
+def _published(record: dict[str, Any]) -> str:
+    return "" if record["published"] is None else f"{record['published']:.1f} ± {record['published_sd']:.1f}"
+
+
+def _behind(record: dict[str, Any]) -> str:
+    if record["behind"] is None:
+        return ""
+    return _number(record["behind"], record) + ("" if record["p"] is None else f" ({record['p']:.3f})")
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _plain(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _tex(text: str) -> str:
+    for sign in "\\{}":
+        text = text.replace(sign, {"\\": "\x00", "{": "\\{", "}": "\\}"}[sign])
+    for sign in "&%$#_":
+        text = text.replace(sign, f"\\{sign}")
+    return (
+        text.replace("\x00", "\\textbackslash{}").replace("~", "\\textasciitilde{}").replace("^", "\\textasciicircum{}")
+    )
