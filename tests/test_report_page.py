@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -226,7 +227,7 @@ def test_a_screen_reader_finds_names_for_everything(full):
     levels = full.ask("[...document.querySelectorAll('h1, h2, h3')].map((held) => Number(held.tagName[1]))")
     assert levels[0] == 1
     assert levels.count(1) == 1
-    assert all(later - earlier <= 1 for earlier, later in zip(levels, levels[1:], strict=False))
+    assert all(later - earlier <= 1 for earlier, later in pairwise(levels))
     assert full.ask("document.documentElement.lang") == "en"
 
 
