@@ -16,6 +16,7 @@ from rich.table import Table
 from raindrop.benchmark_command import benchmark
 from raindrop.data_commands import convert, download
 from raindrop.errors import ConfigError, RaindropError
+from raindrop.version import VERSION
 
 if TYPE_CHECKING:  # torch and polars load only when a command needs them
     from raindrop.events import EventTable
@@ -33,8 +34,6 @@ Numbers = Annotated[tuple[float, ...], Parameter(consume_multiple=True)]
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; a person's mistake is one message and exit code 1, never a traceback."""
-    from raindrop.storage import VERSION
-
     app.version = VERSION
     try:
         command, bound, _ = app.parse_args(arguments, print_error=False, exit_on_error=False)
@@ -143,10 +142,8 @@ def train(
     clf = Classifier(model, preset=preset, config=changes, seed=seed, progress=True)
     parallel.join()
     try:
-        clf.fit(parts["train"], validation=parts.get("val"), run=out, resume=True, tensorboard=tensorboard)
+        clf.fit(parts["train"], validation=parts.get("val"), run=out, resume=True, tensorboard=tensorboard, parts=parts)
         console.quiet = parallel.rank() != 0
-        if parallel.rank() == 0:
-            _write_parts(out, parts)
         _summary(clf, parts)  # by all processes: they share the work
         console.print(f"wrote the model to {escape(str(out))}")
     finally:
@@ -274,17 +271,6 @@ def _labelled(parts: dict[str, EventTable]) -> dict[str, EventTable]:
         label = next(iter(parts.values())).roles.label
         console.print(f"leaving out {without:,} samples without a label '{escape(str(label))}'")
     return kept
-
-
-def _write_parts(out: Path, parts: dict[str, EventTable]) -> None:
-    """Remember who was trained on, so that `evaluate` can stay away from them."""
-    import polars as pl
-
-    from raindrop.files import atomic_file
-
-    frame = pl.concat([pl.DataFrame({"part": name, "sample": table.ids}) for name, table in parts.items()])
-    with atomic_file(out / "split.parquet") as partial:
-        frame.insert_column(0, pl.lit(1, dtype=pl.Int8).alias("split")).write_parquet(partial)
 
 
 def _choose(table: EventTable, run: Path, part: str) -> EventTable:
