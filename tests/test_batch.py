@@ -105,7 +105,8 @@ def test_a_slot_is_one_distinct_timestamp_of_one_sample(seed):
 
 def test_the_types_are_what_torch_wants(collator):
     batch = collator.batch(np.arange(5))
-    assert {batch.value.dtype, batch.time.dtype, batch.statics.dtype} == {torch.float32}
+    assert {batch.value.dtype, batch.statics.dtype} == {torch.float32}
+    assert batch.time.dtype == torch.float64
     assert {batch.sensor.dtype, batch.slot.dtype, batch.slot_sample.dtype, batch.label.dtype} == {torch.int64}
 
 

@@ -424,6 +424,16 @@ def test_a_loaded_model_gives_bit_identical_results(fitted: Classifier, saved: P
     assert again.classes_.dtype == fitted.classes_.dtype
 
 
+def test_a_loaded_raindrop_is_a_raindrop_classifier(saved: Path, tmp_path: Path, table: EventTable) -> None:
+    for loaded in (load(saved), Classifier.load(saved), RaindropClassifier.load(saved)):
+        assert type(loaded) is RaindropClassifier
+        assert loaded.model == "raindrop"
+    Classifier("trees", config={"model.rounds": 2}).fit(table).save(tmp_path / "trees")
+    assert type(load(tmp_path / "trees")) is Classifier
+    with pytest.raises(ModelFileError, match=r"'trees', not raindrop.*raindrop\.load"):
+        RaindropClassifier.load(tmp_path / "trees")
+
+
 def test_a_loaded_model_can_be_saved_again_and_fitted_again(saved: Path, tmp_path: Path, table: EventTable) -> None:
     again = load(saved)
     again.save(tmp_path / "copy")

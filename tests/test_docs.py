@@ -14,7 +14,7 @@ import pytest
 import raindrop
 from raindrop import batch, classifier, explain, training
 from raindrop.cli import app
-from raindrop.models import base, temporal
+from raindrop.models import base, messages, temporal
 from raindrop.models import raindrop as model
 
 ROOT = Path(__file__).parents[1]
@@ -72,7 +72,7 @@ def test_the_file_tree_of_the_readme_names_every_file_once():
 
 
 def test_the_paper_map_names_code_and_tests_that_exist():
-    places = (model, temporal, base, batch, training, explain, classifier, raindrop)
+    places = (model, messages, temporal, base, batch, training, explain, classifier, raindrop)
     tests = "".join(path.read_text() for path in (ROOT / "tests").glob("*.py"))
     rows = [line for line in MAP.splitlines() if line.startswith("| ") and not line.startswith(("| paper", "| ---"))]
     assert len(rows) > 20
@@ -101,6 +101,25 @@ def test_what_is_exported_is_what_is_promised():
     assert sorted(raindrop.__all__) == sorted(promised.split())
     for name in raindrop.__all__:
         assert hasattr(raindrop, name)
+
+
+@pytest.mark.parametrize("use", ["", "raindrop.EventTable", "raindrop.cli.main(['--help'])"])
+def test_torch_is_not_imported_before_it_is_needed(use):
+    script = f"""
+import sys, raindrop, raindrop.cli
+try:
+    {use or "pass"}
+except SystemExit:
+    pass
+sys.exit("torch" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True).returncode == 0
+
+
+def test_a_name_that_is_not_exported_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'Clasifier'"):
+        raindrop.Clasifier  # noqa: B018
+    assert set(raindrop.__all__) <= set(dir(raindrop))
 
 
 def test_every_setting_has_a_text_below_it():

@@ -203,3 +203,21 @@ def test_the_partial_name_is_hidden_and_beside_the_target(tmp_path):
         partial.touch()
         assert partial.parent == tmp_path
         assert partial.name == f".a.txt.partial-{os.getpid()}"
+
+
+def test_what_a_dead_process_left_of_a_file_goes_when_it_is_written_again_and_nothing_else(tmp_path):
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    alive = os.getppid()
+    for process in (dead.pid, alive):
+        (tmp_path / f".a.txt.partial-{process}").write_text("half")
+        (tmp_path / f".run.partial-{process}").mkdir()
+        fill(tmp_path / f".run.partial-{process}", "half")
+    (tmp_path / f".other.txt.partial-{dead.pid}").write_text("half")
+    (tmp_path / ".a.txt.partial-mine").write_text("not ours")
+    write_text(tmp_path / "a.txt", "whole")
+    with atomic_folder(tmp_path / "run") as partial:
+        fill(partial, "whole")
+    others = [f".other.txt.partial-{dead.pid}", ".a.txt.partial-mine"]
+    ours = [f".a.txt.partial-{alive}", f".run.partial-{alive}"]
+    assert names(tmp_path) == sorted([*others, *ours, "a.txt", "run"])

@@ -16,7 +16,7 @@ from torch import Tensor
 from raindrop.batch import Batch
 from raindrop.errors import DataError
 from raindrop.events import EventTable
-from raindrop.models.base import TimeEncoding
+from raindrop.models.base import Clock, DataSpec, TimeEncoding
 from raindrop.models.messages import State, place_readings, prune
 from raindrop.models.raindrop import Raindrop, RaindropConfig, disparity
 
@@ -91,6 +91,17 @@ def test_time_is_encoded_by_the_value_of_the_time_in_sine_and_cosine_pairs():
     encoded = TimeEncoding(16)(torch.tensor(times))
     for t, p in zip(times, encoded, strict=True):
         assert_close(p, paper.encode_time(t, 16), 1e-5)
+
+
+def test_seconds_since_1970_are_told_apart():
+    times = torch.tensor([0.0, 1.0, 60.0], dtype=torch.float64) + 1.7e9
+    base, first, minute = (TimeEncoding(16)(times) - TimeEncoding(16)(times[:1])).norm(dim=1).tolist()
+    assert base == 0
+    assert first > 0.5
+    assert minute > 0.5
+    clock = Clock(DataSpec(("a",), 2, window=(1.7e9, 1.7e9 + 48)), 48.0)
+    assert clock(times[:2]).tolist() == [0.0, 1.0]
+    assert clock(times).dtype == torch.float32
 
 
 def test_time_scale_divides_the_time_and_time_base_sets_the_wave_lengths():

@@ -36,7 +36,7 @@ class Batch:
     value: Tensor  # (n,) scaled
     sensor: Tensor  # (n,)
     slot: Tensor  # (n,)
-    time: Tensor  # (s,)
+    time: Tensor  # (s,) double: single precision knows Unix seconds only to the nearest two minutes
     slot_sample: Tensor  # (s,)
     statics: Tensor  # (b, a)
     num_sensors: int
@@ -222,7 +222,7 @@ class Collator:
             value=torch.from_numpy(value.astype(np.float32, copy=False)),
             sensor=torch.from_numpy(sensor),
             slot=torch.from_numpy(np.cumsum(new) - 1),
-            time=torch.from_numpy(time[new].astype(np.float32)),
+            time=torch.from_numpy(time[new]),
             slot_sample=torch.from_numpy(owner[new]),
             statics=torch.from_numpy(self.statics[positions]),
             num_sensors=width,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 import torch
@@ -26,8 +26,10 @@ from raindrop.metrics import evaluate
 from raindrop.models import MODELS, DataSpec, DirectModel, Entry, Model
 from raindrop.predictions import Predictions
 from raindrop.scaling import Scaler
-from raindrop.storage import VERSION, read_model, refuse_other_run, write_model
+from raindrop.splits import write_parts
+from raindrop.storage import read_model, refuse_other_run, write_model
 from raindrop.training import TrainConfig, in_order, outputs, probabilities, train
+from raindrop.version import VERSION
 
 
 class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -66,11 +68,13 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         run: str | os.PathLike[str] | None = None,
         resume: bool = False,
         tensorboard: bool = False,
+        parts: Mapping[str, EventTable] | None = None,
     ) -> Classifier:
         """Learn from a table. Labels are the table's own unless `y` is given.
 
         Without `validation` a stratified share of X (train.holdout) chooses the epoch to keep. With `run`, a folder,
-        the run is logged and checkpointed there, the fitted model is saved there, and `resume` continues it.
+        the run is logged and checkpointed there, the fitted model is saved there, and `resume` continues it; `parts`
+        (train, val and test, as far as there are) are remembered there as the run's split.
         """
         entry, model_config, train_config = self._configs()
         table = _table(X, "fit") if y is None else _table(X, "fit").with_labels(y)
@@ -116,6 +120,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 self._refuse_train_settings(train_config, tensorboard)
                 self.history_ = self.model_.fit(learned_from, chosen_by, int(self.seed))
             else:
+                self.model_.learn_scales(learned_from)
                 self.history_ = train(
                     self.model_,
                     learned_from,
@@ -129,6 +134,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     tensorboard=tensorboard,
                 )
             if folder is not None and parallel.rank() == 0:
+                if parts is not None:  # before the model: no kill leaves a model that does not know its split
+                    write_parts(folder / "split.parquet", parts)
                 self._write(folder)
         parallel.wait()
         return self
@@ -287,11 +294,14 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return write_model(folder, about, self.model_.state_dict())
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> Classifier:
-        """The model that `save` or a run wrote."""
+    def load(cls, folder: str | os.PathLike[str]) -> Self:
+        """The model that `save` or a run wrote; a RaindropClassifier where it is Raindrop."""
         about, weights = read_model(Path(folder), set(MODELS))
+        if about["model"] != "raindrop" and issubclass(cls, RaindropClassifier):
+            raise ModelFileError(f"{folder}: holds the model '{about['model']}', not raindrop. Use raindrop.load.")
+        kind: Any = RaindropClassifier if about["model"] == "raindrop" and cls is Classifier else cls
         try:
-            return cls._restore(about, weights)
+            return cast(Self, kind._restore(about, weights))
         except (ConfigError, KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
             reason = str(error).splitlines()[0]
             raise ModelFileError(
@@ -299,10 +309,11 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"It was written by raindrop {about['versions']['raindrop']}; this is {VERSION}."
             ) from error
 
-    @staticmethod
-    def _restore(about: Mapping[str, Any], weights: dict[str, torch.Tensor]) -> Classifier:
+    @classmethod
+    def _restore(cls, about: Mapping[str, Any], weights: dict[str, torch.Tensor]) -> Self:
         flat = {f"{group}.{name}": value for group, held in about["config"].items() for name, value in held.items()}
-        self = Classifier(about["model"], preset=about["preset"], config=flat, seed=about["seed"])
+        self = cls(preset=about["preset"], config=flat, seed=about["seed"])
+        self.model = about["model"]
         entry, model_config, _ = self._configs()
         self.label_ = about["label"]
         self.classes_ = np.array(about["classes"])

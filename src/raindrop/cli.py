@@ -17,7 +17,8 @@ from raindrop.benchmark_command import benchmark
 from raindrop.data_commands import convert, download
 from raindrop.errors import RaindropError
 from raindrop.report_commands import explain, report
-from raindrop.run_parts import choose, console, has_label, labelled, part_of, read, split_as_told, write_parts
+from raindrop.run_parts import choose, console, has_label, labelled, part_of, read, split_as_told
+from raindrop.version import VERSION
 
 if TYPE_CHECKING:  # torch and polars load only when a command needs them
     from raindrop.events import EventTable
@@ -34,8 +35,6 @@ Numbers = Annotated[tuple[float, ...], Parameter(consume_multiple=True)]
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; a person's mistake is one message and exit code 1, never a traceback."""
-    from raindrop.storage import VERSION
-
     app.version = VERSION
     try:
         command, bound, _ = app.parse_args(arguments, print_error=False, exit_on_error=False)
@@ -146,10 +145,8 @@ def train(
     clf = Classifier(model, preset=preset, config=changes, seed=seed, progress=True)
     parallel.join()
     try:
-        clf.fit(parts["train"], validation=parts.get("val"), run=out, resume=True, tensorboard=tensorboard)
+        clf.fit(parts["train"], validation=parts.get("val"), run=out, resume=True, tensorboard=tensorboard, parts=parts)
         console.quiet = parallel.rank() != 0
-        if parallel.rank() == 0:
-            write_parts(out, parts)
         _summary(clf, parts)  # by all processes: they share the work
         console.print(f"wrote the model to {escape(str(out))}")
     finally:

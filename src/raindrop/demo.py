@@ -19,7 +19,6 @@ from raindrop.explain import information_graphs
 from raindrop.files import refuse_to_overwrite
 from raindrop.graph import SensorGraph
 from raindrop.report import report_on, require_page, write_report
-from raindrop.run_parts import write_parts
 
 
 def run_demo(out: Path, num_samples: int, seed: int, console: Console) -> None:
@@ -35,8 +34,8 @@ def run_demo(out: Path, num_samples: int, seed: int, console: Console) -> None:
 
     trees = Classifier("trees", seed=seed).fit(train, validation=val)
     console.print("\nTraining Raindrop ...")
-    raindrop = Classifier("raindrop", seed=seed, progress=True).fit(train, validation=val, run=out / "run")
-    write_parts(out / "run", {"train": train, "val": val, "test": test})
+    raindrop = Classifier("raindrop", seed=seed, progress=True)
+    raindrop.fit(train, validation=val, run=out / "run", parts={"train": train, "val": val, "test": test})
     shown = Table("on 10 % unseen samples", "AUROC", "AUPRC", "accuracy")
     for name, classifier in (("trees on summaries of each sensor", trees), ("Raindrop", raindrop)):
         figures = classifier.evaluate(test)

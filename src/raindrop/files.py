@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import glob
 import hashlib
 import json
 import math
@@ -89,14 +90,30 @@ def atomic_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> I
 
 
 def _beside(path: Path) -> Path:
-    """A temporary name in the same folder, which is made if need be."""
+    """A temporary name in the same folder, which is made if need be; what a killed process left of `path` goes."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RaindropError(f"{path}: its folder {path.parent} cannot be made ({error.strerror}).") from None
     if not os.access(path.parent, os.W_OK):
         raise RaindropError(f"{path}: there is no permission to write in {path.parent}.")
+    for left in path.parent.glob(f".{glob.escape(path.name)}.partial-*"):
+        if not _runs(left.name.rpartition("-")[2]):
+            shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
     return path.with_name(f".{path.name}.partial-{os.getpid()}")
+
+
+def _runs(process: str) -> bool:
+    """Whether a process of this number may still be at work on this machine."""
+    if os.name != "posix" or not process.isdecimal():
+        return True
+    try:
+        os.kill(int(process), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # it is somebody else's
+        pass
+    return True
 
 
 def _exchange(new: Path, old: Path) -> None:

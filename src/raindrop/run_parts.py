@@ -63,17 +63,6 @@ def labelled(parts: dict[str, EventTable]) -> dict[str, EventTable]:
     return kept
 
 
-def write_parts(out: Path, parts: dict[str, EventTable]) -> None:
-    """Remember who was trained on, so that `evaluate` can stay away from them."""
-    import polars as pl
-
-    from raindrop.files import atomic_file
-
-    frame = pl.concat([pl.DataFrame({"part": name, "sample": table.ids}) for name, table in parts.items()])
-    with atomic_file(out / "split.parquet") as partial:
-        frame.insert_column(0, pl.lit(1, dtype=pl.Int8).alias("split")).write_parquet(partial)
-
-
 def choose(table: EventTable, run: Path, part: str) -> EventTable:
     """The samples of `table` that belong to `part` of the run's split."""
     import polars as pl

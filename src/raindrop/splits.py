@@ -165,6 +165,13 @@ def write_splits(path: str | os.PathLike[str], splits: Mapping[int, Split]) -> P
     return Path(path)
 
 
+def write_parts(path: str | os.PathLike[str], parts: Mapping[str, EventTable]) -> None:
+    """The one split of a run, by part, so that `raindrop evaluate` can stay away from who was trained on."""
+    frame = pl.concat([pl.DataFrame({"part": name, "sample": table.ids}) for name, table in parts.items()])
+    with atomic_file(path) as partial:
+        frame.insert_column(0, pl.lit(1, dtype=pl.Int8).alias("split")).write_parquet(partial)
+
+
 def _numbered(folder: Path, number: int | None) -> Path:
     """The `.npy` file of a folder that is split `number`."""
     files = sorted(folder.glob("*.npy"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Collection, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,9 @@ from torch import Tensor
 
 from raindrop.errors import ConfigError, ModelFileError, suggest
 from raindrop.files import atomic_file, content_checksum, file_checksum, to_json, write_json
+from raindrop.version import VERSION
 
 FORMAT = 1
-try:
-    VERSION = version("raindrop-ts")
-except PackageNotFoundError:  # run from a source tree that is not installed
-    VERSION = "0+source"
 
 
 def write_model(folder: Path, about: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Path:

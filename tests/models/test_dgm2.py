@@ -13,16 +13,6 @@ CONFIG = DGM2Config(clusters=3, hidden=5, ode_width=4, reference_points=6)
 
 
 @pytest.fixture
-def table(make_table):
-    return make_table(samples=5, sensors=4, times=6)
-
-
-@pytest.fixture
-def batch(table, make_batch):
-    return make_batch(table)
-
-
-@pytest.fixture
 def model(table, make_spec):
     torch.manual_seed(0)
     return DGM2(CONFIG, make_spec(table)).eval()

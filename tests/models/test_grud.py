@@ -18,11 +18,6 @@ def table(make_table):
 
 
 @pytest.fixture
-def batch(table, make_batch):
-    return make_batch(table)
-
-
-@pytest.fixture
 def model(table, make_spec):
     return GRUD(GRUDConfig(state_dim=5, time_scale=4.0), make_spec(table)).eval()
 

@@ -16,16 +16,6 @@ POINTS = 7
 
 
 @pytest.fixture
-def table(make_table):
-    return make_table(samples=5, sensors=4, times=6)
-
-
-@pytest.fixture
-def batch(table, make_batch):
-    return make_batch(table)
-
-
-@pytest.fixture
 def time(batch):
     return batch.time[batch.slot]
 

@@ -17,11 +17,6 @@ def table(make_table):
 
 
 @pytest.fixture
-def batch(table, make_batch):
-    return make_batch(table)
-
-
-@pytest.fixture
 def build(table, make_spec):
     def build_model(window=(0.0, 48.0), **settings):
         torch.manual_seed(0)

@@ -19,11 +19,6 @@ def table(make_table):
 
 
 @pytest.fixture
-def batch(table, make_batch):
-    return make_batch(table)
-
-
-@pytest.fixture
 def model(table, make_spec):
     torch.manual_seed(0)
     return MTGNN(CONFIG, make_spec(table)).eval()

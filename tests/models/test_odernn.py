@@ -11,16 +11,6 @@ from raindrop.models.odernn import ODERNN, GRUJump, ODERNNConfig, flow
 
 
 @pytest.fixture
-def table(make_table):
-    return make_table(samples=5, sensors=4, times=6)
-
-
-@pytest.fixture
-def batch(table, make_batch):
-    return make_batch(table)
-
-
-@pytest.fixture
 def model(table, make_spec):
     torch.manual_seed(0)
     return ODERNN(ODERNNConfig(hidden=6, width=5, steps=2), make_spec(table)).eval()

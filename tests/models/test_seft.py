@@ -13,16 +13,6 @@ from raindrop.models.seft import SeFT, SeFTConfig, cumulative_mean
 SMALL = {"layers": 1, "width": 8, "latent": 5, "heads": 3, "key_dim": 7, "head_width": 8, "dropout": 0.0}
 
 
-@pytest.fixture
-def table(make_table):
-    return make_table(samples=5, sensors=4, times=6)
-
-
-@pytest.fixture
-def batch(table, make_batch):
-    return make_batch(table)
-
-
 def build(table, make_spec, **settings):
     torch.manual_seed(0)
     return SeFT(SeFTConfig(**SMALL | settings), make_spec(table)).eval()

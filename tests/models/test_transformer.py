@@ -19,11 +19,6 @@ def table(make_table):
 
 
 @pytest.fixture
-def batch(table, make_batch):
-    return make_batch(table)
-
-
-@pytest.fixture
 def build(table, make_spec):
     def build_model(**settings):
         torch.manual_seed(0)

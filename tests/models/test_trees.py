@@ -15,7 +15,8 @@ from raindrop.batch import Collator
 from raindrop.classifier import Classifier, load
 from raindrop.errors import ConfigError, MissingExtraError
 from raindrop.models import DataSpec
-from raindrop.models.trees import Trees, TreesConfig, columns_of, summaries_of
+from raindrop.models.slots import summaries_of
+from raindrop.models.trees import Trees, TreesConfig, columns_of
 from raindrop.scaling import Scaler
 from raindrop.summaries import SUMMARIES, summarise
 from raindrop.training import probabilities

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from raindrop.batch import Batch, Collator
 from raindrop.errors import ConfigError
+from raindrop.models.ensemble import EnsembleHead
 
 Activation = Literal["sigmoid", "relu"]
 
@@ -41,6 +42,7 @@ class Output:
     penalty: Tensor  # () added to the cross entropy
     edges: Tensor | None = None  # (b, u, v) weight of the edge from sensor u to sensor v
     time_weights: Tensor | None = None  # (s, v) attention of sensor v to timestamp s, sums to 1 over a sample
+    members: Tensor | None = None  # (b, member, class) logits of each of several classifiers that learn for themselves
 
 
 class Model(nn.Module, ABC):
@@ -52,6 +54,9 @@ class Model(nn.Module, ABC):
     @abstractmethod
     def forward(self, batch: Batch) -> Output:
         """Logits and whatever else the model has to tell."""
+
+    def learn_scales(self, training: Collator) -> None:
+        """What must be known of the training samples before the first step, kept in buffers; most need nothing."""
 
 
 class DirectModel(Model):
@@ -75,8 +80,8 @@ class TimeEncoding(nn.Module):
         self.register_buffer("frequency", frequency.float(), persistent=False)
 
     def forward(self, time: Tensor) -> Tensor:  # (s,)
-        angle = time[:, None] * self.frequency  # (s, p/2)
-        return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)  # (s, p)
+        angle = time.double()[:, None] * self.frequency.double()  # (s, p/2)
+        return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1).to(self.frequency.dtype)  # (s, p)
 
 
 class Clock(nn.Module):
@@ -85,14 +90,17 @@ class Clock(nn.Module):
     So a setting that a paper gives for its window of 48 hours means the same for a table in seconds.
     """
 
+    rate: Tensor
+
     def __init__(self, spec: DataSpec, window: float):
         super().__init__()
         start, end = spec.window
         self.start, self.window = start, window
-        self.rate = window / (end - start) if end > start else 1.0
+        rate = window / (end - start) if end > start else 1.0
+        self.register_buffer("rate", torch.tensor(rate), persistent=False)
 
     def forward(self, time: Tensor) -> Tensor:
-        return (time - self.start) * self.rate
+        return ((time.double() - self.start) * self.rate.double()).to(self.rate.dtype)
 
     def reference(self, count: int) -> Tensor:
         """(k,) points evenly over the window, both ends included."""
@@ -111,10 +119,14 @@ class Head(nn.Module):
         hidden: int,
         activation: Activation = "sigmoid",
         dropout: float = 0.0,
+        members: int = 0,
     ):
         super().__init__()
         self.statics = nn.Linear(spec.static_width, static_dim) if spec.static_width else None
         width = embedding_dim + (static_dim if self.statics is not None else 0)
+        if members:
+            self.classifier: nn.Module = EnsembleHead(width, hidden, members, spec.num_classes, dropout)
+            return
         self.classifier = nn.Sequential(
             nn.Dropout(dropout),
             nn.Linear(width, hidden),
@@ -123,7 +135,8 @@ class Head(nn.Module):
             nn.Linear(hidden, spec.num_classes),
         )
 
-    def forward(self, embedding: Tensor, statics: Tensor) -> Tensor:  # (b, z), (b, a)
+    def forward(self, embedding: Tensor, statics: Tensor) -> Tensor:
+        """(b, z), (b, a) -> (b, class), or (b, member, class) where it has members."""
         if self.statics is not None:
             embedding = torch.cat([embedding, self.statics(statics)], dim=-1)
         logits: Tensor = self.classifier(embedding)
@@ -164,6 +177,27 @@ class HeadConfig:
         for name in names:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateHeadConfig:
+    """The settings of a `Head` on a recurrent state, whose own size is called `hidden`."""
+
+    static_dim: int = 32
+    """Size of the projected statics."""
+    head_hidden: int = 64
+    """Neurons in the classifier's first layer."""
+
+    def head(self, embedding_dim: int, spec: DataSpec, dropout: float = 0.0) -> Head:
+        """The classifier for embeddings of this size."""
+        return Head(
+            embedding_dim,
+            spec,
+            static_dim=self.static_dim,
+            hidden=self.head_hidden,
+            activation="relu",
+            dropout=dropout,
+        )
 
 
 def at_slots(batch: Batch) -> Tensor:

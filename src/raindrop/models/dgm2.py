@@ -27,14 +27,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from raindrop.batch import Batch
-from raindrop.models.base import Clock, DataSpec, Head, Model, Output, uniform
-from raindrop.models.interpolation import KernelSmoother, SensorMixing
+from raindrop.models.base import DataSpec, Output, uniform
+from raindrop.models.interpolation import ReferenceConfig, ReferenceModel
 from raindrop.models.odernn import GRUJump, flow
 from raindrop.ragged import Segments
 
 
 @dataclass(frozen=True, kw_only=True)
-class DGM2Config:
+class DGM2Config(ReferenceConfig):
     """Sizes between the paper's, which forecasts, and what classification needs."""
 
     clusters: int = 20
@@ -43,30 +43,21 @@ class DGM2Config:
     """Size of the states s and h."""
     ode_width: int = 32
     """Neurons in the hidden layer of f."""
-    reference_points: int = 48
-    """Points r_k, evenly over the time span of the training readings."""
-    window: float = 48.0
-    """Length given to that span; kernels start with alpha = 0.69 in this unit."""
     steps: int = 1
     """Euler steps of the ODE from one reference point to the next."""
     temperature: float = 0.5
     """Of the Gumbel-softmax draw of z."""
     sigma: float = 1.0
     """Standard deviation of a reading around its cluster's mean; readings have standard deviation 1."""
-    outlier: float = 5.0
-    """A reading further than this many standard deviations from the mean counts as this far in the ELBO."""
     elbo: float = 0.1
     """Weight of the ELBO beside the cross entropy."""
-    static_dim: int = 32
-    """Size of the projected statics."""
-    head_hidden: int = 64
-    """Neurons in the classifier's first layer."""
     dropout: float = 0.2
     """Dropout in the classifier."""
 
     def __post_init__(self) -> None:
-        if self.reference_points < 2 or self.clusters < 2:
-            raise ValueError("reference_points and clusters must be at least 2.")
+        super().__post_init__()
+        if self.clusters < 2:
+            raise ValueError(f"clusters must be at least 2, not {self.clusters}.")
         if self.temperature <= 0 or self.sigma <= 0:
             raise ValueError("temperature and sigma must be positive.")
 
@@ -80,29 +71,15 @@ class Path:
     last: Tensor  # (b, h) the last state
 
 
-class DGM2(Model):
+class DGM2(ReferenceModel):
     """Readings -> imputed reference points -> path through latent clusters -> class, and readings again."""
-
-    points: Tensor
 
     def __init__(self, config: DGM2Config, spec: DataSpec):
         super().__init__(config, spec)
-        self.config = config
-        self.clock = Clock(spec, config.window)
-        self.register_buffer("points", self.clock.reference(config.reference_points), persistent=False)
-        self.smooth = KernelSmoother(spec.num_sensors)
-        self.mix = SensorMixing(spec.num_sensors)
         self.inference = ClusterRNN(2 * spec.num_sensors, config)
         self.transition = ClusterRNN(0, config)
         self.mixture = DynamicMixture(config, spec.num_sensors)
-        self.head = Head(
-            config.hidden + config.clusters,
-            spec,
-            static_dim=config.static_dim,
-            hidden=config.head_hidden,
-            activation="relu",
-            dropout=config.dropout,
-        )
+        self.head = config.head(config.hidden + config.clusters, spec, config.dropout)
 
     def forward(self, batch: Batch) -> Output:
         time = batch.slots.spread(self.clock(batch.time))  # (n,)

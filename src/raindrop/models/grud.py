@@ -107,4 +107,4 @@ def before(batch: Batch, value: Tensor) -> tuple[Tensor, Tensor]:
     first = batch.samples.offsets[batch.slot_sample][:, None]
     known = latest >= first
     since = torch.where(known, latest, first)
-    return value.gather(0, since) * known, batch.time[:, None] - batch.time[since]
+    return value.gather(0, since) * known, (batch.time[:, None] - batch.time[since]).to(value.dtype)

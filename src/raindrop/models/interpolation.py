@@ -9,13 +9,31 @@ Axes: n a reading, b a sample, v a sensor, k a point in time.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from raindrop.batch import Batch
+from raindrop.models.base import Clock, DataSpec, Model, StateHeadConfig
 from raindrop.ragged import Segments
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceConfig(StateHeadConfig):
+    """What models that look at readings through points in time have in common."""
+
+    reference_points: int = 48
+    """Points r_k, evenly over the time span of the training readings."""
+    window: float = 48.0
+    """Length given to that span; kernels start with alpha = 0.69 in this unit, hours where it is 48."""
+    outlier: float = 5.0
+    """A reading to be told that is further than this many standard deviations from the mean counts as this far."""
+
+    def __post_init__(self) -> None:
+        if self.reference_points < 2:
+            raise ValueError(f"reference_points must be at least 2, not {self.reference_points}.")
 
 
 @dataclass(frozen=True)
@@ -75,3 +93,17 @@ class SensorMixing(nn.Module):
     def forward(self, value: Tensor, log_intensity: Tensor) -> Tensor:  # (b, k, v)
         mixed: Tensor = (torch.softmax(log_intensity, dim=-1) * value) @ self.rho
         return mixed
+
+
+class ReferenceModel(Model):
+    """A model that sees readings smoothed to the same points r_k in every sample, sensors mixed."""
+
+    points: Tensor
+
+    def __init__(self, config: Any, spec: DataSpec):
+        super().__init__(config, spec)
+        self.config = config
+        self.clock = Clock(spec, config.window)
+        self.register_buffer("points", self.clock.reference(config.reference_points), persistent=False)
+        self.smooth = KernelSmoother(spec.num_sensors)
+        self.mix = SensorMixing(spec.num_sensors)

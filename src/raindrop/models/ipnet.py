@@ -12,6 +12,10 @@ Sec. 3.2.2, prediction: a GRU over the reference points; its last state, with th
 Sec. 3.2.3, learning: cross entropy + delta * squared error of tau at the times of readings that were held out, told
 from the readings that were not.
 
+Where we differ: dropout is on the GRU's input only, while the authors' code also drops a fifth of its state from step
+to step, which torch's fused GRU cannot do. The mixing of sensors is the equation above; the authors' code mixes what is
+left of sigma after its mean over the reference points, and adds that mean again.
+
 Axes: n a reading, b a sample, v a sensor, k a reference point, t a timestamp.
 """
 
@@ -23,19 +27,17 @@ import torch
 from torch import Tensor, nn
 
 from raindrop.batch import Batch
-from raindrop.models.base import Clock, DataSpec, Head, Model, Output
-from raindrop.models.interpolation import KernelSmoother, SensorMixing
+from raindrop.models.base import DataSpec, Output
+from raindrop.models.interpolation import ReferenceConfig, ReferenceModel
 from raindrop.ragged import Segments
 
 
 @dataclass(frozen=True, kw_only=True)
-class IPNetConfig:
+class IPNetConfig(ReferenceConfig):
     """The paper's settings for 48 hours in intensive care."""
 
     reference_points: int = 192
     """Points r_k, evenly over the time span of the training readings."""
-    window: float = 48.0
-    """Length given to that span; kernels start with alpha = 0.69 in this unit, the paper's hours."""
     kappa: float = 10.0
     """How much narrower the kernel of the transient part is."""
     hidden: int = 100
@@ -46,37 +48,21 @@ class IPNetConfig:
     """Share of readings held out in training for the reconstruction loss."""
     reconstruction: float = 1.0
     """delta, weight of the reconstruction loss."""
-    outlier: float = 5.0
-    """A held-out reading further than this many standard deviations from the mean counts as this far."""
-    static_dim: int = 32
-    """Size of the projected statics."""
-    head_hidden: int = 64
-    """Neurons in the classifier's first layer."""
 
     def __post_init__(self) -> None:
-        if self.reference_points < 2:
-            raise ValueError(f"reference_points must be at least 2, not {self.reference_points}.")
+        super().__post_init__()
         if not 0 < self.held_out < 1:
             raise ValueError(f"held_out is a share of readings above 0 and below 1, not {self.held_out}.")
 
 
-class IPNet(Model):
+class IPNet(ReferenceModel):
     """Readings -> three interpolants at reference points -> GRU -> class."""
-
-    points: Tensor
 
     def __init__(self, config: IPNetConfig, spec: DataSpec):
         super().__init__(config, spec)
-        self.config = config
-        self.clock = Clock(spec, config.window)
-        self.register_buffer("points", self.clock.reference(config.reference_points), persistent=False)
-        self.smooth = KernelSmoother(spec.num_sensors)
-        self.mix = SensorMixing(spec.num_sensors)
         self.dropout = nn.Dropout(config.dropout)
         self.gru = nn.GRU(3 * spec.num_sensors, config.hidden, batch_first=True)
-        self.head = Head(
-            config.hidden, spec, static_dim=config.static_dim, hidden=config.head_hidden, activation="relu"
-        )
+        self.head = config.head(config.hidden, spec)
 
     def forward(self, batch: Batch) -> Output:
         time = batch.slots.spread(self.clock(batch.time))  # (n,)

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from raindrop.batch import Batch
-from raindrop.models.base import DataSpec, HeadConfig, Model, Output, at_slots, uniform
+from raindrop.models.base import Clock, DataSpec, HeadConfig, Model, Output, at_slots, uniform
 
 FAINTEST = -60.0  # log of the smallest attention beside the largest of a sample, so that no sum becomes 0
 
@@ -60,9 +60,8 @@ class MTAND(Model):
 
     def __init__(self, config: MTANDConfig, spec: DataSpec):
         super().__init__(config, spec)
-        self.config, (first, last) = config, spec.window
-        self.start, self.length = first, (last - first) or 1.0
-        self.register_buffer("references", torch.linspace(0, 1, config.references), persistent=False)
+        self.config, self.clock = config, Clock(spec, 1.0)
+        self.register_buffer("references", self.clock.reference(config.references), persistent=False)
         self.embed_time = TimeEmbedding(config)
         dim = config.time_dim // config.heads
         self.w = uniform(config.heads, dim, dim, bound=dim**-0.5)
@@ -78,7 +77,7 @@ class MTAND(Model):
 
     def interpolate(self, batch: Batch) -> Tensor:
         """x^ of Eq. 2, and beside it whether the sensor was read at all: (b, K, h 2u)."""
-        score = self.scores((batch.time - self.start) / self.length)  # (s, h K)
+        score = self.scores(self.clock(batch.time))  # (s, h K)
         with torch.no_grad():
             top = score.new_full((batch.num_samples, score.shape[1]), -torch.inf)
             top = top.scatter_reduce(0, batch.slot_sample[:, None].expand_as(score), score, "amax")

@@ -22,11 +22,11 @@ import torch
 from torch import Tensor, nn
 
 from raindrop.batch import Batch
-from raindrop.models.base import Clock, DataSpec, Head, Model, Output, at_slots
+from raindrop.models.base import Clock, DataSpec, Model, Output, StateHeadConfig, at_slots
 
 
 @dataclass(frozen=True, kw_only=True)
-class ODERNNConfig:
+class ODERNNConfig(StateHeadConfig):
     """The paper's sizes for PhysioNet 2012."""
 
     hidden: int = 40
@@ -41,8 +41,6 @@ class ODERNNConfig:
     """Solver steps over the gap between two timestamps."""
     window: float = 1.0
     """Length given to the time span of the training readings; the paper's times run from 0 to 1."""
-    static_dim: int = 32
-    """Size of the projected statics."""
     head_hidden: int = 300
     """Neurons in the classifier's first layer."""
     dropout: float = 0.0
@@ -65,14 +63,7 @@ class ODERNN(Model):
         layers = [layer for pair in pairwise(widths) for layer in (nn.Linear(*pair), nn.Tanh())]
         self.f = nn.Sequential(*layers, nn.Linear(config.width, config.hidden))
         self.jump = GRUJump(2 * spec.num_sensors, config.hidden)
-        self.head = Head(
-            config.hidden,
-            spec,
-            static_dim=config.static_dim,
-            hidden=config.head_hidden,
-            activation="relu",
-            dropout=config.dropout,
-        )
+        self.head = config.head(config.hidden, spec, config.dropout)
 
     def forward(self, batch: Batch) -> Output:
         x = at_slots(batch)  # (s, v)

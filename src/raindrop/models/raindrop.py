@@ -14,10 +14,12 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from raindrop.batch import Batch
+from raindrop.batch import Batch, Collator
 from raindrop.errors import DataError, suggest
 from raindrop.models.base import Activation, DataSpec, Head, Model, Output, TimeEncoding, uniform
+from raindrop.models.ensemble import together
 from raindrop.models.messages import MessagePassing, State
+from raindrop.models.slots import Slots
 from raindrop.models.temporal import Pool, Readout, TemporalAttention, TemporalLSTM, TemporalMean
 
 
@@ -78,9 +80,6 @@ class RaindropConfig:
     """lambda, weight of L_r: graphs of different samples should be alike."""
     reconstruction: float = 0.0
     """Weight of a further loss, not in the paper: messages alone must tell the receiver's reading."""
-    tell: Literal["now", "next"] = "now"
-    """Which reading reconstruction is about: the receiver's at the same time, told by others, or its next one, told by
-    all that are read now, itself included: so an edge says who drives whom with a lag."""
     mask_indicator: bool = False
     """Concatenate 1 to each reading (Appendix, missing pattern): an observation embedding then has a bias."""
     initial_edges: tuple[tuple[str, str, float], ...] | None = None
@@ -89,6 +88,18 @@ class RaindropConfig:
     """Series longer than max_times: as they are, evenly thinned, or cut into pieces whose embeddings are averaged."""
     max_times: int = 1000
     """Timestamps per sample that long_series "thin" and "cut" admit."""
+    slots: int = 0
+    """Size of a vector of each sensor's summaries beside its embedding, not in the paper; 0 has none."""
+    slot_bins: int = 8
+    """Bins of the piecewise-linear code of a summary."""
+    slot_dropout: float = 0.0
+    """Dropout of the codes."""
+    slot_rank: int = 0
+    """Rank of messages between slots: what the sensors that were read tell of the others; 0 has none."""
+    slot_reconstruction: float = 0.3
+    """Weight of the loss by which messages between slots learn to tell the receiver's summaries."""
+    members: int = 0
+    """Classifiers that share most weights and are averaged, not in the paper; 0 has the paper's one."""
     messages: bool = True
     """False: sensors stay isolated ("w/o graph")."""
     sensor_embedding: bool = True
@@ -120,8 +131,6 @@ class RaindropConfig:
                 'reconstruction needs messages and senders = "observed"; '
                 "embedded senders would carry the receiver's own reading back to it."
             )
-        if self.tell == "next" and not self.reconstruction:
-            raise ValueError('tell = "next" has no effect without reconstruction; set reconstruction above 0.')
         if not (self.receiver_vectors or self.time_encoding) and self.inter_sensor_attention and self.messages:
             raise ValueError(
                 "attention needs receiver_vectors or time_encoding; else set inter_sensor_attention = false."
@@ -143,16 +152,24 @@ class Raindrop(Model):
         depth = depth if config.messages else 0
         self.layers = nn.ModuleList(MessagePassing(config, spec, last=at == depth - 1) for at in range(depth))
         self.pool = pool_of(config)
-        self.readout = Readout(config.readout, spec.num_sensors, self.pool.dim)
+        rank = config.slot_rank if config.messages else 0
+        self.slots = Slots(spec, config.slots, config.slot_bins, config.slot_dropout, rank) if config.slots else None
+        self.readout = Readout(config.readout, spec.num_sensors, self.pool.dim + config.slots)
         static_dim = config.static_dim or spec.num_sensors
         self.head = Head(
-            self.readout.dim,
+            self.readout.dim + (self.slots.whole_dim if self.slots else 0),
             spec,
             static_dim=static_dim,
             hidden=config.hidden,
             activation=config.activation,
             dropout=config.dropout,
+            members=config.members,
         )
+
+    def learn_scales(self, training: Collator) -> None:
+        """The slots' scales and knots."""
+        if self.slots is not None:
+            self.slots.learn(training)
 
     def forward(self, batch: Batch, keep: Tensor | None = None) -> Output:
         """`keep` (b, u, v), 1 or 0 for each edge: the sample as it would be without some edges."""
@@ -169,7 +186,13 @@ class Raindrop(Model):
         for layer in self.layers:
             state = layer(batch, h, p, state)  # Eq. 1-3, pruning
         z, time_weights = self.pool(batch, state.embedding(batch, h), p, state.has(batch))  # Eq. 4-5: (b, v, z)
-        sample = self.readout(z)  # Sec. 3.4: (b, z)
+        penalty = state.loss
+        if self.slots is None:
+            sample = self.readout(z)  # Sec. 3.4: (b, z)
+        else:
+            slots, about, error = self.slots(batch, keep)
+            sample = torch.cat([self.readout(torch.cat([z, slots], dim=-1)), about], dim=-1)
+            penalty = penalty + self.config.slot_reconstruction * error
 
         edges = state.edges
         if pieces is not None:
@@ -179,9 +202,10 @@ class Raindrop(Model):
         if batch.num_slots < whole.num_slots:
             time_weights = None  # they are of the times that were kept
         logits = self.head(sample, whole.statics)
-        penalty = state.loss
         if edges is not None and self.config.similarity and self.config.messages and self.config.edge_weights:
             penalty = penalty + self.config.similarity * disparity(edges)  # L_r
+        if self.config.members:
+            return Output(together(logits), sample, penalty, edges, time_weights, members=logits)
         return Output(logits, sample, penalty, edges, time_weights)
 
 

@@ -121,7 +121,7 @@ class _SendToAll(torch.autograd.Function):
         return total, sent, weight
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, d_total: Tensor, d_sent: Tensor, d_weight: Tensor) -> tuple[Tensor | None, ...]:
         argument, meets, sends, edges = ctx.saved_tensors
         situation: _Situation = ctx.situation

@@ -25,7 +25,7 @@ from torch.nn import functional as F
 from raindrop.batch import Batch, Collator
 from raindrop.errors import MissingExtraError
 from raindrop.models.base import DataSpec, DirectModel, Output
-from raindrop.summaries import SUMMARIES
+from raindrop.models.slots import summaries_of
 
 CHUNK = 1024  # samples summarised at once while learning
 
@@ -165,25 +165,6 @@ class Trees(DirectModel):
 
 
 Labelled = tuple[NDArray[np.float64], NDArray[np.int64]]
-
-
-def summaries_of(batch: Batch) -> Tensor:
-    """(b, u, 9), float64: what `summaries.summarise` computes of a table; NaN without a reading, but count 0."""
-    held, value = batch.senders, batch.value.double()
-    count = held.counts.double()
-    mean = held.sum(value) / count.clamp_min(1)
-    spread = (held.sum((value - held.spread(mean)).square()) / count.clamp_min(1)).sqrt()
-    start = held.offsets
-    end = (start + held.counts - 1).clamp_min(0)
-    beyond = value.new_zeros(1)  # where an empty last segment starts
-    ordered = torch.cat([value[held.rows], beyond])
-    when = torch.cat([batch.time.double()[batch.slot[held.rows]], beyond])
-    low = value.new_full((held.num,), torch.inf).scatter_reduce(0, held.index, value, "amin")
-    high = value.new_full((held.num,), -torch.inf).scatter_reduce(0, held.index, value, "amax")
-    first, last = ordered[start], ordered[end]
-    known = torch.stack([mean, low, high, spread, first, last, last - first, when[end]], dim=1)
-    known = known.masked_fill((count == 0)[:, None], torch.nan)
-    return torch.cat([count[:, None], known], dim=1).view(batch.num_samples, batch.num_sensors, len(SUMMARIES))
 
 
 def columns_of(data: Collator) -> Labelled:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raindrop.classifier import Classifier
 from raindrop.events import EventTable
-from raindrop.storage import VERSION
+from raindrop.version import VERSION
 
 Rows = list[tuple[str, str]]
 
@@ -79,8 +78,5 @@ def card_of(
 
 
 def _settings(classifier: Classifier) -> Rows:
-    from raindrop import config as configs
-
-    _, model, train = classifier._configs()
-    groups: dict[str, Any] = {"model": configs.to_dict(model), "train": configs.to_dict(train)}
+    groups = classifier.resolved()
     return [(f"{group}.{name}", str(value)) for group, held in groups.items() for name, value in held.items()]

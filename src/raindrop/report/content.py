@@ -153,5 +153,8 @@ def _shown(model: str) -> str:
 
 def _metric(classifier: Classifier) -> str | None:
     """By which figure the epoch was chosen, where there was a choice."""
-    _, _, train = classifier._configs()
-    return train.metric if any("validation" in row for row in classifier.history_) else None
+    return (
+        str(classifier.resolved()["train"]["metric"])
+        if any("validation" in row for row in classifier.history_)
+        else None
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from raindrop.explain import information_graphs
 from raindrop.faithfulness import faithfulness
 from raindrop.graph import SensorGraph, SensorGraphs
 from raindrop.models.raindrop import Raindrop
+from raindrop.probe import probe_graph
 
 INFORMATION = (
     "How much worse the receiver's readings would be told without the sender's messages: the fall of the squared "
@@ -27,16 +28,23 @@ WEIGHTS = (
     "The weights of the paper's Eq. 3, by which messages are scaled. A heavy edge is one the model listens along; "
     "whether what it hears is of use, the weight alone does not say."
 )
+PROBE = (
+    "The share of the variance of the receiver's readings that the sender's embeddings tell and no other sensor's "
+    "do, at the same times: what there is to be said, whether or not the model says it. One graph per class, none per sample."
+)
 JUDGED = 400  # samples at most on which edges are cut and distances taken
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One way to read sensor graphs off a model, for every sample of the report."""
+    """One way to read sensor graphs off a model."""
 
     name: str
     about: str
-    graphs: SensorGraphs
+    means: dict[int, SensorGraph]
+    """By class."""
+    graphs: SensorGraphs | None = None
+    """Of every sample of the report, where this reading has any."""
     evidence: list[tuple[str, str]] = field(default_factory=list)
     """What was asked of the graphs, and the answer."""
     warning: str = ""
@@ -52,24 +60,28 @@ def readings_of(
     seed: int = 0,
 ) -> list[Reading]:
     """Every sensor graph that the model has to give; `others` are the same model trained with other seeds."""
-    found: list[tuple[str, str, Callable[[Classifier, EventTable], SensorGraphs]]] = []
-    model = classifier.model_
-    if isinstance(model, Raindrop) and model.config.reconstruction:
-        found.append(("information", INFORMATION, information_graphs))
-    found.append(("edge weights", WEIGHTS, lambda clf, samples: clf.graphs(samples)))
-    judged = []
-    for name, about, graphs_of in found:
+    offered: dict[str, tuple[str, Callable[[Classifier, EventTable], SensorGraphs]]] = {
+        "what messages tell": (INFORMATION, information_graphs),
+        "edge weights": (WEIGHTS, lambda clf, samples: clf.graphs(samples)),
+    }
+    found = []
+    for name, (about, graphs_of) in offered.items():
         try:
             graphs = graphs_of(classifier, table)
-        except ConfigError:  # a model without a graph
+        except ConfigError:  # the model has no such graph
             continue
         again = [graphs_of(other, table) for other in others]
-        judged.append(_judged(Reading(name, about, graphs), classifier, table, truth, again, seed))
-    return judged
+        means = {code: graphs.mean(truth == code) for code in np.unique(truth).tolist()}
+        found.append(_judged(Reading(name, about, means, graphs), graphs, classifier, table, truth, again, seed))
+    if isinstance(classifier.model_, Raindrop):
+        probed = {code: probe_graph(classifier, table[truth == code]) for code in np.unique(truth).tolist()}
+        found.append(Reading("what embeddings could tell", PROBE, probed))
+    return found
 
 
 def _judged(
     reading: Reading,
+    graphs: SensorGraphs,
     classifier: Classifier,
     table: EventTable,
     truth: NDArray[np.int64],
@@ -77,7 +89,7 @@ def _judged(
     seed: int,
 ) -> Reading:
     """The same reading with its evidence, so far as the samples allow any."""
-    graphs, present = reading.graphs, np.unique(truth)
+    present = np.unique(truth)
     if len(present) < 2 or len(graphs.sensors) < 2:
         return reading
     q, asked = {}, present[-1:] if len(present) == 2 else present
@@ -117,7 +129,7 @@ def _judged(
         )
         told = f"Mean distance {within}, {held.across[0]:.3g} across classes (permutation p = {held.p:.2g})."
         evidence.append(("Are graphs nearer to those of their own class?", told))
-    return Reading(reading.name, reading.about, graphs, evidence, " ".join(warnings), q)
+    return replace(reading, evidence=evidence, warning=" ".join(warnings), q=q)
 
 
 def _by_edge(graphs: SensorGraphs, chosen: NDArray[np.bool_], seed: int) -> NDArray[np.float64]:

@@ -137,6 +137,7 @@ function showGraphs() {
   const left = kept(own), weakest = left[left.length - 1];
   byId("threshold-text").textContent = left.length
     ? `${left.length} of ${own.length} edges shown, weight ${shown(Math.abs(weakest.w))} or more` : "no edge shown";
+  byId("evidence-card").hidden = !held.evidence.length;
   fill(byId("evidence"), held.evidence.flatMap(([question, answer]) => [element("dt", question), element("dd", answer)]));
   const q = held.q[showing.code] || null;
   byId("q-head").hidden = !q;
@@ -236,7 +237,9 @@ const countOf = (held, sensor) => { const [from, to] = range(held, sensor); retu
 
 function showSampleGraph() {
   if (!data.readings.length) return;
-  const edges = edgesOfSample(data.readings[showing.reading].samples[showing.sample]);
+  const graphs = data.readings[showing.reading].samples;
+  const edges = graphs ? edgesOfSample(graphs[showing.sample]) : [];
+  byId("sample-graph-note").textContent = graphs ? "" : "This reading has one graph per class, and none per sample.";
   drawGraph("graph-sample", edges, edges[0] ? Math.abs(edges[0].w) : 0, (w) => (w > 0 ? INK : "#8a6d00"));
   fill(byId("sample-edges"), kept(edges).filter(touches).slice(0, 20).map((edge) =>
     element("li", `${data.sensors[edge.u]} → ${data.sensors[edge.v]}: ${shown(edge.w)}`)));

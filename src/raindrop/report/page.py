@@ -86,16 +86,14 @@ def page_data(report: Report) -> dict[str, Any]:
 
 
 def _reading(held: Reading, report: Report) -> dict[str, Any]:
-    present = [code for code in range(len(report.classes)) if (report.truth == code).any()]
-    means = {code: held.graphs.mean(report.truth == code).weights for code in present}
     return {
         "name": held.name,
         "about": held.about,
         "evidence": held.evidence,
         "warning": held.warning,
         "q": {code: digits(q.ravel(), 2) for code, q in held.q.items()},
-        "means": {code: digits(weights.ravel(), 3) for code, weights in means.items()},
-        "samples": [strongest(held.graphs, at) for at in report.chosen],
+        "means": {code: digits(graph.weights.ravel(), 3) for code, graph in held.means.items()},
+        "samples": None if held.graphs is None else [strongest(held.graphs, at) for at in report.chosen],
     }
 
 
