@@ -30,7 +30,8 @@ WEIGHTS = (
 )
 PROBE = (
     "The share of the variance of the receiver's readings that the sender's embeddings tell and no other sensor's "
-    "do, at the same times: what there is to be said, whether or not the model says it. One graph per class, none per sample."
+    "do, at the same times: what there is to be said, whether or not the model says it. One graph per class, none "
+    "per sample."
 )
 JUDGED = 400  # samples at most on which edges are cut and distances taken
 
