@@ -197,7 +197,7 @@ def test_a_run_on_all_samples_has_no_test_part(ask: Ask, data: Path, tmp_path: P
     assert ask("evaluate", tmp_path / "run", data, "--part", "all")[0] == 0
 
 
-COMMANDS = ("demo", "inspect", "train", "evaluate", "predict", "convert", "download", "benchmark")
+COMMANDS = ("demo", "inspect", "train", "evaluate", "predict", "explain", "report", "convert", "download", "benchmark")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -251,6 +251,10 @@ MISTAKES = {
     "unknown kind of file": ("predict RUN DATA --out OUT.xlsx", "predictions are written as .parquet or .csv"),
     "predictions exist": ("predict RUN DATA --out DATA/samples.parquet", "this file exists already"),
     "no table to look at": ("inspect nowhere", "nowhere: "),
+    "report of no run": ("report nowhere", "nowhere: there is no model.json"),
+    "report of another kind": ("explain RUN DATA --out OUT.pdf", "a report is written as .html"),
+    "nobody to pick": ("explain RUN DATA --out OUT.html --samples 0", "a report shows at least one sample"),
+    "another seed is no run": ("explain RUN DATA --out OUT.html --seeds DATA", "there is no model.json"),
 }
 
 

@@ -62,41 +62,6 @@ def test_the_gain_is_what_telling_loses_without_one_sender(model, batch):
     torch.testing.assert_close(information(model, batch), total / number.clamp_min(1), atol=1e-4, rtol=1e-3)
 
 
-def test_the_gain_in_telling_the_next_reading_counts_times_at_which_the_receiver_was_read(make_spec, table, batch):
-    """Against loops; a sensor may tell its own next reading."""
-    model = Raindrop(RaindropConfig(**TELLING, prune=0.25, rank=2, tell="next"), make_spec(table))
-    with torch.no_grad():
-        p, h = model.encode_time(batch.time), model.embed(batch)
-        state = model.layers[0](batch, h, p, model.graph(batch, h))
-        last = model.layers[1]
-        _, spoken = last.speak(batch, h, p, state.edges)
-        total = torch.zeros(batch.num_samples, batch.num_sensors, batch.num_sensors)
-        number = torch.zeros_like(total)
-
-        def told(slot, silent):
-            here = [m for m in range(len(h)) if batch.slot[m] == slot and m != silent]
-            delivery = Delivery(spoken.sent[here].sum(0)[None], spoken.weight[here].sum(0)[None])
-            return last.guess(last.message(delivery), last.decode, last.decode_bias)[0]
-
-        for n in range(len(h)):
-            for m in range(len(h)):
-                later = [
-                    k
-                    for k in range(len(h))
-                    if batch.sample[k] == batch.sample[m]
-                    and batch.sensor[k] == batch.sensor[m]
-                    and batch.slot[k] > batch.slot[m]
-                ]
-                if batch.slot[m] == batch.slot[n] and later:
-                    b, u, v = batch.sample[n], batch.sensor[n], batch.sensor[m]
-                    truth = batch.value[later[0]]
-                    without, everyone = told(batch.slot[n], n)[v], told(batch.slot[n], None)[v]
-                    total[b, u, v] += (without - truth) ** 2 - (everyone - truth) ** 2
-                    number[b, u, v] += 1
-    assert number.diagonal(dim1=1, dim2=2).sum() > 0
-    torch.testing.assert_close(information(model, batch), total / number.clamp_min(1), atol=1e-4, rtol=1e-3)
-
-
 def test_a_pruned_edge_tells_nothing(model, batch):
     with torch.no_grad():
         p, h = model.encode_time(batch.time), model.embed(batch)

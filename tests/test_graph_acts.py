@@ -211,7 +211,6 @@ FLIPS: dict[str, Flip] = {
     "dropout": Flip(0.5),
     "similarity": Flip(0.5),
     "reconstruction": Flip(0.5),
-    "tell": Flip("next", given={"reconstruction": 0.5}),
     "mask_indicator": Flip(True),
     "initial_edges": Flip((("sensor 0", "sensor 1", 1.0), ("sensor 1", "sensor 2", 0.5))),
     "long_series": Flip("cut", given={"max_times": 3}),

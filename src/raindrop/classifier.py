@@ -35,7 +35,8 @@ from raindrop.version import VERSION
 class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Any model of the library behind one interface.
 
-    model: its name; preset: "paper" (as written) or "tuned" (the best we know); config: changes to the preset, such
+    model: its name; preset: "paper" (as written), "tuned" (the best we know) or, for Raindrop, "graph" (to
+    look at who informs whom); config: changes to the preset, such
     as {"train.epochs": 5, "model.prune": 0.3}; unknown_sensors: "error", or "ignore" readings of sensors that
     training never saw; progress: show bars.
     """

@@ -85,15 +85,9 @@ def information(model: Raindrop, batch: Batch) -> Tensor:
     missed = Delivery((batch.slots.spread(heard.sent) - spoken.sent) * (rest > 0)[:, :, None], rest)
     told = last.guess(last.message(heard), last.decode, last.decode_bias)  # (s, v)
     without = last.guess(last.message(missed), last.decode, last.decode_bias)  # (n, v): had reading n sent nothing
-    known = batch.observed  # (s, v) v was read, so that its own message is among those that remain
-    if model.config.tell == "now":
-        truth = torch.zeros_like(told).flatten().index_copy(0, batch.cell, batch.value).view_as(told)
-    else:
-        known = known & (batch.following >= 0)
-        truth = batch.value[batch.following.clamp_min(0)] if len(batch.value) else torch.zeros_like(told)
-    both = batch.slots.spread(known.to(h.dtype))
-    if model.config.tell == "now":
-        both = both.scatter(1, batch.sensor[:, None], 0.0)  # (n, v) v was read with n, and is not n's own sensor
+    truth = torch.zeros_like(told).flatten().index_copy(0, batch.cell, batch.value).view_as(told)
+    both = batch.slots.spread(batch.observed.to(h.dtype))
+    both = both.scatter(1, batch.sensor[:, None], 0.0)  # (n, v) v was read with n, and is not n's own sensor
     wanted = batch.slots.spread(truth)
     gain = ((without - wanted).square() - (batch.slots.spread(told) - wanted).square()) * both
     mean = batch.senders.sum(gain) / batch.senders.sum(both).clamp_min(1)

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from raindrop.batch import Batch
 from raindrop.models.base import DataSpec, uniform
 from raindrop.models.sending import LIMIT, NEVER, Delivery, send_to_all
-from raindrop.ragged import Segments
 
 if TYPE_CHECKING:
     from raindrop.models.raindrop import RaindropConfig
@@ -58,8 +57,7 @@ class MessagePassing(nn.Module):
         if self.delivers:
             self.w_send = uniform(M, heads * rank, d)  # (u, kj, d)
             self.w_receive = uniform(M, heads * rank, d)  # (v, kj, d)
-        # A sensor may tell its own next reading, but not the one that it sends.
-        self.deaf_to_itself = config.tell == "now" and (config.mixing == "residual" or config.reconstruction > 0)
+        self.deaf_to_itself = config.mixing == "residual" or config.reconstruction > 0
         if config.reconstruction and last:
             self.decode = uniform(M, d)  # (v, d)
             self.decode_bias = nn.Parameter(torch.zeros(M))
@@ -171,26 +169,16 @@ class MessagePassing(nn.Module):
         reached = batch.observed | arrived
         received = torch.sigmoid(message) * reached[..., None].to(message.dtype)
         own, loss = h, state.loss
-        if self.config.mixing == "residual":
+        if self.deaf_to_itself:
             told = message.flatten(0, 1).index_select(0, batch.cell)  # (n, d) what the others told each reading
-            own = torch.sigmoid(torch.logit(h, eps=1e-6) + told)
-        if self.config.reconstruction:
-            loss = loss + self.config.reconstruction * self.telling_error(batch, message, arrived)
+            if self.config.mixing == "residual":
+                own = torch.sigmoid(torch.logit(h, eps=1e-6) + told)
+            if self.config.reconstruction:
+                heard = arrived.flatten().index_select(0, batch.cell)
+                guess = self.guess(told, batch.sensors.spread(self.decode), batch.sensors.spread(self.decode_bias))
+                error = (guess - batch.value.clamp(-5, 5)).square() * heard
+                loss = loss + self.config.reconstruction * error.sum() / heard.sum().clamp_min(1)
         return State(loss, state.edges, place_readings(batch, received, own), reached)
-
-    def telling_error(self, batch: Batch, message: Tensor, arrived: Tensor) -> Tensor:
-        """Mean squared error of the readings as messages (s, v, d) tell them; not in the paper."""
-        if self.config.tell == "now":
-            cell, value, sensors = batch.cell, batch.value, batch.sensors  # (n,)
-        else:
-            cell = torch.nonzero(batch.following.flatten() >= 0).squeeze(1)
-            value = batch.value.index_select(0, batch.following.flatten().index_select(0, cell))
-            sensors = Segments.of(cell % batch.num_sensors, batch.num_sensors)
-        told = message.flatten(0, 1).index_select(0, cell)
-        heard = arrived.flatten().index_select(0, cell)
-        guess = self.guess(told, sensors.spread(self.decode), sensors.spread(self.decode_bias))
-        error = (guess - value.clamp(-5, 5)).square() * heard
-        return error.sum() / heard.sum().clamp_min(1)
 
     @staticmethod
     def guess(message: Tensor, decode: Tensor, bias: Tensor) -> Tensor:

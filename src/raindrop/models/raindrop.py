@@ -80,9 +80,6 @@ class RaindropConfig:
     """lambda, weight of L_r: graphs of different samples should be alike."""
     reconstruction: float = 0.0
     """Weight of a further loss, not in the paper: messages alone must tell the receiver's reading."""
-    tell: Literal["now", "next"] = "now"
-    """Which reading reconstruction is about: the receiver's at the same time, told by others, or its next one, told by
-    all that are read now, itself included: so an edge says who drives whom with a lag."""
     mask_indicator: bool = False
     """Concatenate 1 to each reading (Appendix, missing pattern): an observation embedding then has a bias."""
     initial_edges: tuple[tuple[str, str, float], ...] | None = None
@@ -134,8 +131,6 @@ class RaindropConfig:
                 'reconstruction needs messages and senders = "observed"; '
                 "embedded senders would carry the receiver's own reading back to it."
             )
-        if self.tell == "next" and not self.reconstruction:
-            raise ValueError('tell = "next" has no effect without reconstruction; set reconstruction above 0.')
         if not (self.receiver_vectors or self.time_encoding) and self.inter_sensor_attention and self.messages:
             raise ValueError(
                 "attention needs receiver_vectors or time_encoding; else set inter_sensor_attention = false."
