@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 
 from raindrop import config as configs
 from raindrop import parallel
-from raindrop.batch import Batch, Collator
+from raindrop.batch import Batch, Collator, in_order
 from raindrop.errors import ConfigError, DataError, ModelFileError, suggest
 from raindrop.events import EventTable
 from raindrop.files import content_checksum, refuse_to_overwrite, run_folder
@@ -28,7 +28,7 @@ from raindrop.predictions import Predictions
 from raindrop.scaling import Scaler
 from raindrop.splits import write_parts
 from raindrop.storage import read_model, refuse_other_run, write_model
-from raindrop.training import TrainConfig, in_order, outputs, probabilities, train
+from raindrop.training import TrainConfig, outputs, probabilities, train
 from raindrop.version import VERSION
 
 
@@ -120,9 +120,9 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 self._refuse_train_settings(train_config, tensorboard)
                 self.history_ = self.model_.fit(learned_from, chosen_by, int(self.seed))
             else:
-                self.model_.learn_scales(learned_from)
+                self.model_.prepare(learned_from, chosen_by, int(self.seed))
                 self.history_ = train(
-                    self.model_,
+                    self.model_.network,
                     learned_from,
                     chosen_by,
                     train_config,
@@ -133,6 +133,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     show=self.progress,
                     tensorboard=tensorboard,
                 )
+            self.notes_ = self.model_.finish(chosen_by)
             if folder is not None and parallel.rank() == 0:
                 if parts is not None:  # before the model: no kill leaves a model that does not know its split
                     write_parts(folder / "split.parquet", parts)
@@ -289,6 +290,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "scaler": self.scaler_.to_dict(),
             "data": self.data_,
             "history": self.history_,
+            "notes": self.notes_,
             "identity": self.identity_,
         }
         return write_model(folder, about, self.model_.state_dict())
@@ -321,6 +323,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.scaler_ = Scaler.from_dict(about["scaler"])
         self.data_ = about["data"]
         self.history_ = about["history"]
+        self.notes_ = about.get("notes", {})
         self.identity_ = about["identity"]
         with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced; leave no trace of the draw
             self.model_ = entry.model(model_config, self._spec())
