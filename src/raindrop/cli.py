@@ -112,6 +112,7 @@ def train(
     seed: int = 0,
     config: Path | None = None,
     set: Words = (),
+    calibrate: Literal["none", "temperature", "isotonic"] = "none",
     resume: bool = False,
     tensorboard: bool = False,
 ) -> None:
@@ -129,6 +130,7 @@ def train(
         seed: of the split, the weights and the batches.
         config: TOML file with the groups [model] and [train].
         set: single settings, such as train.epochs=5 model.prune=0.3.
+        calibrate: fit probabilities to the validation samples, by a temperature or by rising curves (isotonic).
         resume: continue the run in OUT where it was stopped; the same as a new run where there is none.
         tensorboard: also write TensorBoard logs to OUT/tensorboard.
     """
@@ -142,11 +144,12 @@ def train(
         refuse_to_overwrite(out)
     parts = labelled(split_as_told(table, split, seed))
     changes = {**(configs.read_toml(config) if config else {}), **configs.parse_words(set)}
-    clf = Classifier(model, preset=preset, config=changes, seed=seed, progress=True)
+    clf = Classifier(model, preset=preset, config=changes, seed=seed, calibrate=calibrate, progress=True)
     parallel.join()
     try:
         clf.fit(parts["train"], validation=parts.get("val"), run=out, resume=True, tensorboard=tensorboard, parts=parts)
         console.quiet = parallel.rank() != 0
+        _mixture(clf)
         _summary(clf, parts)  # by all processes: they share the work
         console.print(f"wrote the model to {escape(str(out))}")
     finally:
@@ -198,6 +201,7 @@ def evaluate(
     for name in list(results[0])[1:]:
         shown.add_row(name, *(f"{row[name]:.4f}" for row in results))
     console.print(shown)
+    _mixture(clf)
     codes = encode_labels(chosen.labels, clf.classes_)
     balance = {str(name): float((codes == at).mean()) for at, name in enumerate(clf.classes_)}
     rates = ", ".join(f"{name} {rate:.1%}" for name, rate in balance.items())
@@ -215,6 +219,8 @@ def predict(
     out: Path,
     unknown_sensors: Literal["error", "ignore"] = "error",
     part: Literal["all", "train", "val", "test"] = "all",
+    coverage: float | None = None,
+    by_class: bool = False,
 ) -> None:
     """Class probabilities for every sample of a table; no labels needed.
 
@@ -224,15 +230,35 @@ def predict(
         out: predictions.parquet or predictions.csv.
         unknown_sensors: readings of sensors that training never saw are an error, or ignored.
         part: all samples, or train, val or test of the run's own split.
+        coverage: also say which classes are possible, so that the right one is among them this often, such as 0.9.
+        by_class: let the coverage hold for each class by itself, however rare it is.
     """
     from raindrop.classifier import load
+    from raindrop.conformal import require_share
     from raindrop.predictions import require_free
 
     require_free(out)
+    if coverage is not None:
+        require_share(coverage)
     clf = load(run).set_params(unknown_sensors=unknown_sensors, progress=True)
     chosen = choose(read(data, None, (), None), run, part)
-    clf.predict_table(chosen).write(out)
+    predicted = clf.predict_table(chosen, coverage=coverage, by_class=by_class)
+    predicted.write(out)
+    if predicted.sets is not None:
+        unsure = int((predicted.sets.sum(1) != 1).sum())
+        console.print(f"abstains for {unsure:,} of {len(chosen):,} samples, which may be of several classes or of none")
     console.print(f"wrote {len(chosen):,} predictions to {escape(str(out))}")
+
+
+def _mixture(clf: Any) -> None:
+    """Of a blend: how it is mixed, and what each part was worth on the validation samples."""
+    if "share_of_raindrop" not in clf.notes_:
+        return
+    share = clf.notes_["share_of_raindrop"]
+    console.print(f"mixed of {share:.1%} raindrop and {1 - share:.1%} trees (average of {clf.notes_['average_of']})")
+    for name, figures in clf.notes_.get("validation", {}).items():
+        told = {key: figures[key] for key in ("auroc", "auprc", "log_loss") if figures[key] is not None}
+        console.print(f"validation, {name}: " + ", ".join(f"{key} {value:.4f}" for key, value in told.items()))
 
 
 def _summary(clf: Any, parts: dict[str, EventTable]) -> None:

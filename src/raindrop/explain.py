@@ -24,7 +24,7 @@ def information_graphs(classifier: Classifier, table: EventTable) -> SensorGraph
     read; about 0 where u tells nothing of v, negative where it misleads. Unlike the edge weights of Eq. 3, which only
     scale messages, this is measured against the readings themselves. Needs model.reconstruction > 0.
     """
-    model = classifier.model_
+    model = classifier.model_.network
     if not isinstance(model, Raindrop) or not model.config.reconstruction:
         raise ConfigError(
             "Information graphs need a Raindrop model whose messages learned to tell readings: "

@@ -15,6 +15,7 @@ from raindrop.errors import ConfigError, suggest
 
 Codes = NDArray[np.int64]
 Probabilities = NDArray[Any]
+BINS = 10  # of the calibration error
 
 
 def _ranking(score: Callable[..., Any], truth: Codes, probability: Probabilities) -> float:
@@ -75,6 +76,23 @@ def brier(truth: Codes, probability: Probabilities) -> float:
     return float(squared.mean() / (2 if probability.shape[1] == 2 else 1))
 
 
+def calibration_error(truth: Codes, probability: Probabilities) -> float:
+    """How far probabilities are from the share that came true, on average over samples.
+
+    Samples fall into ten bins of equal size by their probability (equal ones share a bin); a bin's error is the
+    distance between its mean probability and the share of its samples that came true. For two classes that of the
+    second; for more the mean over classes of one against the rest.
+    """
+    classes = [1] if probability.shape[1] == 2 else range(probability.shape[1])
+    errors = []
+    for code in classes:
+        said = probability[:, code].astype(np.float64)
+        smaller = np.searchsorted(np.sort(said), said)
+        excess = np.bincount(smaller * BINS // len(said), weights=said - (truth == code))
+        errors.append(np.abs(excess).sum() / len(said))
+    return float(np.mean(errors))
+
+
 METRICS: dict[str, Callable[[Codes, Probabilities], float]] = {
     "auroc": auroc,
     "auprc": auprc,
@@ -84,8 +102,9 @@ METRICS: dict[str, Callable[[Codes, Probabilities], float]] = {
     "f1": f1,
     "log_loss": log_loss,
     "brier": brier,
+    "calibration_error": calibration_error,
 }
-LOWER_IS_BETTER = frozenset({"log_loss", "brier"})
+LOWER_IS_BETTER = frozenset({"log_loss", "brier", "calibration_error"})
 
 
 def evaluate(truth: Codes, probability: Probabilities) -> dict[str, float]:

@@ -166,7 +166,7 @@ class Raindrop(Model):
             members=config.members,
         )
 
-    def learn_scales(self, training: Collator) -> None:
+    def prepare(self, training: Collator, validation: Collator | None, seed: int) -> None:
         """The slots' scales and knots."""
         if self.slots is not None:
             self.slots.learn(training)
