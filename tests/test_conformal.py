@@ -104,9 +104,7 @@ def test_sets_come_from_the_calibrated_validation_probabilities_and_are_saved(pa
     codes = (parts[1].labels == "yes").astype(np.int64)
     wanted = Conformal.fit(codes, fitted.predict_proba(parts[1])).sets(fitted.predict_proba(parts[2]), 0.7)
     assert np.array_equal(fitted.predict_sets(parts[2], 0.7), wanted)
-    assert (
-        fitted.predict_sets(parts[1], 0.9)[np.arange(60), codes].mean() >= 0.9
-    )  # its own samples
+    assert fitted.predict_sets(parts[1], 0.9)[np.arange(60), codes].mean() >= 0.9  # its own samples
     again = load(fitted.save(tmp_path / "run"))
     assert np.array_equal(again.predict_sets(parts[2], 0.7), wanted)
     assert again.predict_sets(parts[2][:0], 0.7).shape == (0, 2)
