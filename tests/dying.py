@@ -13,6 +13,13 @@ from raindrop.cli import main
 
 def die_at(arguments: list[str], module: str, function: str, call: int, when: str) -> None:
     """Run a command that kills itself before or behind the given call of a function."""
+    arm(module, function, call, when)
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    main(arguments)
+
+
+def arm(module: str, function: str, call: int, when: str) -> None:
+    """Make a function deadly at the given call."""
     held = importlib.import_module(module)
     original, calls = getattr(held, function), iter(range(1, 1_000_000))
 
@@ -26,8 +33,6 @@ def die_at(arguments: list[str], module: str, function: str, call: int, when: st
         return result
 
     setattr(held, function, deadly)
-    sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-    main(arguments)
 
 
 if __name__ == "__main__":

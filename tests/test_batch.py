@@ -414,3 +414,17 @@ def test_matrix_products_in_blocks_equal_loops_over_rows(counts):
     matched = torch.stack([queries[at] @ rows[row] for row, at in enumerate(owner.tolist())]) if len(owner) else weights
     assert torch.allclose(blocks.match(rows, queries), matched, atol=1e-5)
     assert blocks.num == sum(-(-count // BLOCK) for count in counts)
+
+
+def test_the_following_reading_is_the_next_of_the_same_sensor_in_the_same_sample(make_table, make_batch):
+    batch = make_batch(make_table())
+    found = batch.following
+    assert (found >= 0).any()
+    for s in range(batch.num_slots):
+        for v in range(batch.num_sensors):
+            later = [
+                n
+                for n in range(len(batch.value))
+                if batch.sensor[n] == v and batch.sample[n] == batch.slot_sample[s] and batch.slot[n] > s
+            ]
+            assert found[s, v] == (later[0] if later else -1)

@@ -224,7 +224,10 @@ def test_a_run_on_all_samples_has_no_test_part(ask: Ask, data: Path, tmp_path: P
     assert ask("evaluate", tmp_path / "run", data, "--part", "all")[0] == 0
 
 
-@pytest.mark.parametrize("command", ["demo", "inspect", "train", "evaluate", "predict", "convert", "download"])
+COMMANDS = ("demo", "inspect", "train", "evaluate", "predict", "explain", "report", "convert", "download", "benchmark")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help(command: str, ask: Ask) -> None:
     code, shown, errors = ask(command, "--help")
     assert (code, errors) == (0, "")
@@ -235,7 +238,7 @@ def test_every_command_has_help(command: str, ask: Ask) -> None:
 def test_the_commands_and_the_version_are_shown(ask: Ask) -> None:
     code, shown, _ = ask("--help")
     assert code == 0
-    assert all(name in shown for name in ("demo", "inspect", "train", "evaluate", "predict", "convert", "download"))
+    assert all(name in shown for name in COMMANDS)
     from raindrop import __version__
 
     assert ask("--version") == (0, f"{__version__}\n", "")
@@ -282,6 +285,10 @@ MISTAKES = {
         "is fitted on validation samples, and there are none",
     ),
     "no table to look at": ("inspect nowhere", "nowhere: "),
+    "report of no run": ("report nowhere", "nowhere: there is no model.json"),
+    "report of another kind": ("explain RUN DATA --out OUT.pdf", "a report is written as .html"),
+    "nobody to pick": ("explain RUN DATA --out OUT.html --samples 0", "a report shows at least one sample"),
+    "another seed is no run": ("explain RUN DATA --out OUT.html --seeds DATA", "there is no model.json"),
 }
 
 

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from raindrop.batch import Batch
+from raindrop.batch import Batch, Collator
 from raindrop.config import make
 from raindrop.events import EventTable
 from raindrop.models import MODELS, DataSpec, DirectModel, Model, Output
 from raindrop.scaling import Scaler
+from raindrop.training import classification_loss
 
 NETWORKS = [
     pytest.param(name, preset, id=f"{name}-{preset}")
@@ -63,7 +64,7 @@ def told(model: Model, batch: Batch) -> Output:
 
 def loss(model: Model, batch: Batch) -> Tensor:
     output = model(batch)
-    return cross_entropy(output.logits, batch.label) + output.penalty
+    return classification_loss(output, batch.label) + output.penalty
 
 
 def weights_of_sample(output: Output, batch: Batch, b: int) -> Tensor | None:
@@ -221,9 +222,13 @@ def test_every_parameter_learns(model, batch):
         assert weight.grad.any(), f"{name} has a gradient of 0"
 
 
-def test_what_is_saved_are_the_parameters(model, name):
-    saved = {name for name in model.state_dict() if not name.startswith(LEARNED_OTHERWISE)}
-    assert saved == {name for name, _ in model.named_parameters()}
+def test_what_is_saved_are_the_parameters_and_what_was_learned_before_training(model, table):
+    fresh = {n: x.clone() for n, x in model.state_dict().items() if not n.startswith(LEARNED_OTHERWISE)}
+    model.prepare(Collator(table, Scaler.fit(table), np.unique(table.labels)), None, seed=0)
+    learned = {name for name, before in fresh.items() if not torch.equal(model.state_dict()[name], before)}
+    parameters = {name for name, _ in model.named_parameters()}
+    assert set(fresh) == parameters | learned
+    assert not parameters & learned
 
 
 def test_a_loaded_state_gives_the_same_predictions(build, batch):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 
 from raindrop import Classifier, ConfigError, EventTable
-from raindrop.explain import information, information_graphs
+from raindrop.explain import attention_over_time, information, information_graphs
 from raindrop.models import DataSpec
 from raindrop.models.raindrop import Raindrop, RaindropConfig
 from raindrop.models.sending import Delivery
@@ -109,3 +110,37 @@ def test_a_model_whose_messages_learned_nothing_says_what_to_set(table):
     classifier.model_ = Raindrop(RaindropConfig(), spec)
     with pytest.raises(ConfigError, match="reconstruction"):
         information_graphs(classifier, table)
+
+
+# ------------------------------------------------------------------ attention over time
+
+
+def test_attention_over_time_sums_to_1_over_the_times_of_each_sensor(telling):
+    classifier, table = telling
+    few = table[[3, 50, 7]].where(lambda events: ~((events["sample"] == "50") & (events["sensor"] == "c")))
+    frame = attention_over_time(classifier, few)
+    assert frame.columns == ["sample", "time", "sensor", "weight", "read"]
+    assert frame["sample"].unique(maintain_order=True).to_list() == ["3", "50", "7"]
+    totals = frame.group_by("sample", "sensor").agg(pl.col("weight").sum())
+    assert len(totals) == 9
+    assert totals["weight"].to_list() == pytest.approx([1.0] * 9, abs=1e-5)
+    read = frame.filter("read").select("sample", pl.col("time").cast(pl.Float64), "sensor")
+    events = few.events().select("sample", "time", pl.col("sensor").cast(pl.String))
+    assert read.sort(read.columns).rows() == events.sort(events.columns).rows()
+    assert not frame.filter(sample="50", sensor="c")["read"].any()
+
+
+def test_the_weights_are_those_of_the_models_output_whatever_the_batches(telling):
+    classifier, table = telling
+    frame = attention_over_time(classifier, table[[3, 50]])
+    (batch,) = classifier.batches(table[[50]])
+    with torch.inference_mode():
+        weights = classifier.model_(batch).time_weights
+    assert frame.filter(sample="50", sensor="b")["weight"].to_list() == pytest.approx(weights[:, 1].tolist(), abs=1e-6)
+
+
+def test_a_model_without_attention_over_time_says_so(make_table):
+    table = make_table()
+    no_attention = Classifier("transformer", config={"train.epochs": 1, "train.holdout": 0.0}).fit(table)
+    with pytest.raises(ConfigError, match="'transformer' with these settings has no attention over time"):
+        attention_over_time(no_attention, table)

@@ -81,3 +81,59 @@ def test_the_mean_graph_is_of_all_samples_or_of_chosen_ones(graphs: SensorGraphs
     assert graphs.mean(mask, "both").name == "both"
     with pytest.raises(DataError, match="No sample was chosen"):
         graphs.mean(~np.ones(3, dtype=bool))
+
+
+def test_the_strongest_edges_by_size_stay_and_no_others(graph: SensorGraph) -> None:
+    kept = graph.strongest(2)
+    assert kept.edges(itself=True).rows() == graph.edges().rows()[:2]
+    assert np.array_equal(graph.strongest(99).weights, WEIGHTS * ~np.eye(3, dtype=bool))
+
+
+def test_a_threshold_is_of_the_size_of_a_weight(graph: SensorGraph) -> None:
+    assert graph.threshold(0.5).edges(itself=True)["weight"].to_list() == pytest.approx([0.9, -0.7, 0.5])
+
+
+def test_strength_is_what_a_sensor_sends_to_and_gets_from_others(graph: SensorGraph) -> None:
+    rows = {name: rest for name, *rest in graph.strength().iter_rows()}
+    assert rows["HR"] == [pytest.approx(0.5), pytest.approx(0.1), 1, 1]
+    assert rows["MAP"] == [pytest.approx(0.8), pytest.approx(0.7), 2, 2]
+    assert graph.strength().columns == ["sensor", "out", "into", "receivers", "senders"]
+    assert graph.strength()["sensor"][0] == "MAP"
+
+
+def test_each_class_has_its_mean_graph_and_two_cohorts_a_difference(graphs: SensorGraphs) -> None:
+    by_class = graphs.by_class(["sick", "sick", "well"])
+    assert np.allclose(by_class["sick"].weights, 2 * WEIGHTS)
+    assert by_class["well"].name == "well"
+    difference = graphs.difference(np.array([False, False, True]), "well - sick")
+    assert np.allclose(difference.weights, np.eye(3) - 2 * WEIGHTS)
+    assert difference.name == "well - sick"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        ([True, False], r"3 graphs, but labels of shape \(2,\)"),
+        ([1, 0, 1], "one true or false per sample, not by int64"),
+        ([False, False, False], "0 of 3 samples are chosen"),
+        ([True, True, True], "3 of 3 samples are chosen"),
+    ],
+)
+def test_cohorts_that_cannot_be_compared_are_refused(graphs: SensorGraphs, chosen: list, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        graphs.difference(chosen)
+
+
+def test_graphs_must_fit_samples_and_sensors() -> None:
+    with pytest.raises(DataError, match=r"Graphs of 2 samples and 3 sensors have weights of shape \(2, 3, 3\)"):
+        SensorGraphs(SENSORS, ["a", "b"], WEIGHTS[None])
+
+
+def test_all_edges_of_all_samples_are_one_tidy_frame(graphs: SensorGraphs) -> None:
+    frame = graphs.frame()
+    assert frame.columns == ["sample", "sender", "receiver", "weight"]
+    assert frame.filter(sample="c").is_empty()
+    for name in ("a", "b"):
+        rows = frame.filter(sample=name).drop("sample").sort("weight").rows()
+        assert rows == graphs[name].edges().sort("weight").rows()
+    assert len(graphs.frame(itself=True).filter(sample="c")) == 3

@@ -8,9 +8,11 @@ import numpy as np
 import polars as pl
 import pytest
 
+from raindrop.batch import Collator
 from raindrop.errors import DataError
 from raindrop.events import EventTable
-from raindrop.settings import hide_random_sensors, hide_sensors
+from raindrop.scaling import Scaler
+from raindrop.settings import hide_random_sensors, hide_sensors, number_hidden
 
 
 @pytest.fixture
@@ -71,3 +73,34 @@ def test_a_chosen_part_of_the_samples_can_be_hidden_from(table: EventTable) -> N
 def test_an_impossible_share_is_refused(share: float, table: EventTable) -> None:
     with pytest.raises(DataError, match="lies between 0 and 1"):
         hide_random_sensors(table, share)
+
+
+def test_the_numbers_of_hidden_sensors_are_those_of_the_paper() -> None:
+    shares = (0.1, 0.2, 0.3, 0.4, 0.5)
+    assert [number_hidden(share, 17) for share in shares] == [2, 3, 5, 7, 8]
+    assert [number_hidden(share, 34) for share in shares] == [3, 7, 10, 14, 17]
+    assert [number_hidden(share, 36) for share in shares] == [4, 7, 11, 14, 18]
+
+
+def test_readings_may_be_overwritten_instead_of_removed(table: EventTable) -> None:
+    means = Scaler.fit(table).mean
+    written = hide_sensors(table, ["sensor 1", "sensor 4"], values=means)
+    hidden = pl.col("sensor").cast(pl.String).is_in(["sensor 1", "sensor 4"])
+    assert written.events().filter(~hidden).equals(table.events().filter(~hidden))
+    assert written.events().drop("value").equals(table.events().drop("value"))
+    batch = Collator(written, Scaler.fit(table)).batch(np.arange(len(table)))
+    overwritten = np.isin(batch.sensor.numpy(), [1, 4])
+    assert (batch.value.numpy()[overwritten] == 0).all()
+    assert (batch.value.numpy()[~overwritten] != 0).all()
+
+
+def test_random_sensors_overwritten_are_those_that_would_be_removed(table: EventTable) -> None:
+    chosen = table[np.arange(3, 17)]  # whose readings do not start where the table's do
+    removed, written = (hide_random_sensors(chosen, 0.5, seed=1, values=v) for v in (None, np.full(6, 1e6)))
+    assert written.num_readings == chosen.num_readings
+    assert written.where(pl.col("value") < 1e6).events().equals(removed.events())
+
+
+def test_values_to_write_must_be_one_for_each_sensor(table: EventTable) -> None:
+    with pytest.raises(DataError, match=r"There are 6 sensors, but values of shape \(2,\) to write for them"):
+        hide_sensors(table, ["sensor 1"], values=[0.0, 1.0])

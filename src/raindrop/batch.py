@@ -97,6 +97,16 @@ class Batch:
         return flat.view(self.num_slots, self.num_sensors)
 
     @cached_property
+    def following(self) -> Tensor:
+        """(s, sensor) the first reading of the sensor in the same sample after timestamp s; -1 where none follows."""
+        number = len(self.value)
+        first = torch.full((self.num_slots + 1, self.num_sensors), number, device=self.value.device)
+        first[:-1].view(-1)[self.cell] = torch.arange(number, device=self.value.device)
+        first = first.flip(0).cummin(0).values.flip(0)[1:]  # of any sample: readings lie in order
+        owner = torch.cat([self.sample, self.sample.new_full((1,), -1)])
+        return first.masked_fill(owner[first] != self.slot_sample[:, None], -1)
+
+    @cached_property
     def rank(self) -> Tensor:
         """(s,) how many timestamps of the same sample came before."""
         return torch.arange(self.num_slots, device=self.time.device) - self.samples.offsets[self.slot_sample]

@@ -34,6 +34,7 @@ def benchmark(
     splits: Numbers = (),
     workers: int = 1,
     status: Flag = False,
+    pictures: Flag = False,
 ) -> None:
     """Run models on splits under settings, and print the table beside the published figures.
 
@@ -48,6 +49,7 @@ def benchmark(
         splits: only these, by number.
         workers: processes to run at a time, each on one core.
         status: only say what is done and print the tables so far.
+        pictures: also draw bars for each setting and curves over the hidden share.
     """
     from raindrop.cells import plan, refuse_other_defaults
     from raindrop.experiment import read_experiments, shipped
@@ -76,7 +78,7 @@ def benchmark(
     for experiment, _, facts in planned:
         # All rows and splits that are in the store, not only those that were asked for this time.
         cells, _ = plan(experiment, data, experiment.rows, ())
-        _print_table(experiment, facts, cells, store)
+        _print_table(experiment, facts, cells, store, pictures)
     if failures:
         raise RaindropError("\n".join([f"{len(failures)} of {len(every)} cells could not be finished:", *failures]))
 
@@ -186,11 +188,15 @@ def _print_progress(cells: Sequence[Cell], store: Store, workers: int) -> None:
             console.print(escape(f"running: {about['name']} (for {since}, process {about['pid']} on {about['host']})"))
 
 
-def _print_table(experiment: Experiment, facts: Facts, cells: Sequence[Cell], store: Store) -> None:
+def _print_table(experiment: Experiment, facts: Facts, cells: Sequence[Cell], store: Store, pictures: bool) -> None:
     from raindrop.table_text import markdown, write_tables
     from raindrop.tables import summarise_cells
 
     summary = summarise_cells(experiment, facts, cells, store)
     paths = write_tables(summary, store.folder)
+    if pictures:
+        from raindrop.benchmark_figures import write_figures
+
+        paths += write_figures(summary, store.folder)
     console.print(f"\n{escape(markdown(summary))}")
     console.print(f"wrote {escape(', '.join(map(str, paths)))}")

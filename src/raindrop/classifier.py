@@ -39,7 +39,8 @@ CONFORMAL = "conformal/"  # before the names of its arrays, beside the weights
 class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Any model of the library behind one interface.
 
-    model: its name; preset: "paper" (as written) or "tuned" (the best we know); config: changes to the preset, such
+    model: its name; preset: "paper" (as written), "tuned" (the best we know) or, for Raindrop, "graph" (to
+    look at who informs whom); config: changes to the preset, such
     as {"train.epochs": 5, "model.prune": 0.3}; unknown_sensors: "error", or "ignore" readings of sensors that
     training never saw; calibrate: make probabilities mean what they say, by a "temperature" or "isotonic", both fitted
     on validation samples; progress: show bars.

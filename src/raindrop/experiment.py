@@ -146,7 +146,8 @@ class Experiment:
     def choose(self, names: Iterable[str]) -> tuple[Row, ...]:
         """The rows with these names, or of these models; all where none is named."""
         wanted = {name.casefold() for name in names}
-        return tuple(row for row in self.rows if not wanted or wanted & {row.name.casefold(), row.model})
+        models = wanted - {row.name.casefold() for row in self.rows}  # a row's own name means that row alone
+        return tuple(row for row in self.rows if not wanted or row.name.casefold() in wanted or row.model in models)
 
 
 def column_name(scenario: str, setting: Setting) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import torch
 from torch import Tensor
 
 from raindrop.batch import Batch
 from raindrop.classifier import Classifier
-from raindrop.errors import ConfigError
+from raindrop.errors import ConfigError, DataError
 from raindrop.events import EventTable
 from raindrop.graph import SensorGraphs
 from raindrop.models.messages import MessagePassing
@@ -31,6 +32,40 @@ def information_graphs(classifier: Classifier, table: EventTable) -> SensorGraph
         )
     weights = [information(model, batch).numpy() for batch in classifier.batches(table)]
     return SensorGraphs(classifier.scaler_.sensors, table.ids, np.concatenate(weights))
+
+
+@torch.inference_mode()
+def attention_over_time(classifier: Classifier, table: EventTable) -> pl.DataFrame:
+    """How much each sensor of each sample attends to each of its times (beta of Eq. 4): a tidy frame.
+
+    Weights of a sensor sum to 1 over a sample. `read` is whether the sensor was read at that time; where it was not,
+    it has an embedding from messages alone. Columns: sample, time, sensor, weight, read.
+    """
+    model, names, parts = classifier.model_.eval(), pl.Series(classifier.scaler_.sensors, dtype=pl.String), []
+    ids, done = pl.Series(table.ids, dtype=pl.String), 0
+    for batch in classifier.batches(table):
+        weight = model(batch).time_weights
+        if weight is None:
+            raise ConfigError(
+                f"Model '{classifier.model}' with these settings has no attention over time "
+                "(it needs temporal = 'attention', and series that are not thinned or cut)."
+            )
+        slot, sensor = (at.numpy() for at in weight.nonzero(as_tuple=True))
+        parts.append(
+            pl.DataFrame(
+                {
+                    "sample": ids.gather(batch.slot_sample.numpy()[slot] + done),
+                    "time": batch.time.numpy()[slot],
+                    "sensor": names.gather(sensor),
+                    "weight": weight[slot, sensor].numpy(),
+                    "read": batch.observed[slot, sensor].numpy(),
+                }
+            )
+        )
+        done += batch.num_samples
+    if not parts:
+        raise DataError("The table is empty; at least one sample is needed.")
+    return pl.concat(parts)
 
 
 @torch.inference_mode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -111,6 +112,36 @@ def evaluate(truth: Codes, probability: Probabilities) -> dict[str, float]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sk._classification.UndefinedMetricWarning)
         return {name: metric(truth, probability) for name, metric in METRICS.items()}
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Samples in groups of similar predicted probability: what was predicted, and what came true."""
+
+    predicted: NDArray[np.float64]  # (group,) mean predicted probability
+    came_true: NDArray[np.float64]  # (group,) share
+    low: NDArray[np.float64]  # (group,) Wilson's 95 % interval of that share
+    high: NDArray[np.float64]
+    count: NDArray[np.int64]  # (group,) samples
+    error: float
+    """Expected calibration error: the mean distance of the two, weighted by samples."""
+
+
+def calibration(truth: Codes, probability: Probabilities, groups: int = 10) -> Calibration:
+    """Two classes: the probability of the second. More: that of the predicted class, against being right."""
+    binary = probability.shape[1] == 2
+    score = np.asarray(probability[:, 1] if binary else probability.max(1), dtype=np.float64)
+    happened = (truth == 1) if binary else (probability.argmax(1) == truth)
+    borders = np.unique(np.quantile(score, np.linspace(0, 1, groups + 1)[1:-1]))
+    group = np.unique(np.searchsorted(borders, score, side="right"), return_inverse=True)[1]
+    count = np.bincount(group)
+    predicted, share = np.bincount(group, score) / count, np.bincount(group, happened) / count
+    z = 1.96
+    middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)
+    reach = z * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2)) / (1 + z**2 / count)
+    error = float((count * np.abs(predicted - share)).sum() / count.sum())
+    low, high = np.clip(middle - reach, 0, 1), np.clip(middle + reach, 0, 1)
+    return Calibration(predicted, share, low, high, count, error)
 
 
 def require_metric(name: str) -> None:

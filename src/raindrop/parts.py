@@ -36,13 +36,12 @@ def find_table(data: Path, about: Data) -> Path:
 @lru_cache(maxsize=2)
 def open_table(about: Data, folder: Path) -> EventTable:
     """The table with its label, without the statics that are left out."""
-    options = {"label": about.label, **({"time_unit": about.time_unit} if about.time_unit else {})}
-    table = EventTable.read(folder, **options)
+    table = EventTable.read(folder, **({"time_unit": about.time_unit} if about.time_unit else {}))
     statics = table.roles.statics
     for name in about.leave_out:
         if name not in statics:
             raise DataError(f"{folder}: there is no static '{name}' to leave out; {suggest(name, statics)}")
-    table = table.with_roles(statics=[name for name in statics if name not in about.leave_out])
+    table = table.with_roles(label=about.label, statics=[name for name in statics if name not in about.leave_out])
     if not table.labelled.any():
         raise DataError(f"{folder}: none of the {len(table):,} samples has a label '{about.label}'.")
     last = str(np.unique(table[table.labelled].labels)[-1])

@@ -202,7 +202,7 @@ def _step(
     if len(share):
         batch = training.batch(share, rng=rng, drop_readings=config.drop_readings, drop_sensors=config.drop_sensors)
         output = model(batch)
-        objective = _loss(output, cast(Tensor, batch.label)) + output.penalty
+        objective = classification_loss(output, cast(Tensor, batch.label)) + output.penalty
         loss = float(objective.detach())
         if not math.isfinite(loss):
             raise TrainingError(f"The loss became {loss} in epoch {draw[1] + 1}, step {draw[2] + 1}. {_CALMER}")
@@ -214,7 +214,7 @@ def _step(
     return loss
 
 
-def _loss(output: Output, label: Tensor) -> Tensor:
+def classification_loss(output: Output, label: Tensor) -> Tensor:
     """Cross entropy; of each member by itself where there are several, so that they stay different."""
     if output.members is None:
         return F.cross_entropy(output.logits, label)

@@ -14,6 +14,7 @@ from raindrop.datasets import download as downloads
 from raindrop.datasets.publishers import Publication, Remote
 from raindrop.errors import ConfigError, DataError
 from raindrop.events import EventTable
+from raindrop.splits import Split
 
 
 def run(*words: object) -> int:
@@ -44,6 +45,25 @@ def test_several_sources_are_one_data_set(p19_folder: Path, tmp_path: Path) -> N
     table = EventTable.read(tmp_path / "t")
     assert len(table) == 5
     assert "ICULOS" not in table.roles.statics
+
+
+def test_the_published_splits_of_a_download_are_written_beside_the_table(
+    p12_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("convert", "p12", p12_folder, "--out", tmp_path / "plain")
+    ids = EventTable.read(tmp_path / "plain").ids
+    assert not (tmp_path / "plain" / "splits.parquet").exists()
+    (p12_folder / "splits").mkdir()
+    for number in range(1, 6):
+        parts = np.array([np.arange(2, len(ids)), np.array([0]), np.array([1]), None], dtype=object)[:3]
+        np.save(p12_folder / "splits" / f"phy12_split{number}.npy", parts, allow_pickle=True)
+    assert run("convert", "p12", p12_folder, "--out", tmp_path / "table") == 0
+    split = Split.read(tmp_path / "table" / "splits.parquet", 5)
+    assert split.ids == {"train": ids[2:], "val": ids[:1], "test": ids[1:2]}
+    (p12_folder / "splits" / "phy12_split3.npy").unlink()
+    capsys.readouterr()
+    assert run("convert", "p12", p12_folder, "--out", tmp_path / "short") == 0
+    assert "did not write the published splits" in capsys.readouterr().out
 
 
 def test_pam_also_writes_splits_that_keep_subjects_apart(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ def slots(table: EventTable, make_spec: Callable[[EventTable], DataSpec]) -> Slo
 def code_by_hand(x: float, knots: list[float]) -> list[float]:
     """How full each bin is, bin by bin."""
     out = []
-    for low, high in zip(knots[:-1], knots[1:], strict=True):
+    for low, high in pairwise(knots):
         if x <= low:
             out.append(0.0)
         elif x >= high:
@@ -102,9 +103,7 @@ def test_other_samples_than_those_of_training_move_nothing(slots, table, make_sp
     again.learn(Collator(table, Scaler.fit(table)))
     other = Slots(make_spec(table), dim=6, bins=4, dropout=0.3)
     other.learn(Collator(table[np.arange(15)], Scaler.fit(table)))
-    for (name, learned), same, different in zip(
-        slots.named_buffers(), again.buffers(), other.buffers(), strict=True
-    ):
+    for (name, learned), same, different in zip(slots.named_buffers(), again.buffers(), other.buffers(), strict=True):
         assert torch.equal(learned, same), name
         assert not torch.equal(learned, different), name
 
@@ -114,3 +113,56 @@ def test_dropout_of_codes_acts_in_training_alone(slots, table, make_batch):
     assert torch.equal(slots(batch)[0], slots(batch)[0])
     slots.train()
     assert not torch.equal(slots(batch)[0], slots(batch)[0])
+
+
+# ------------------------------------------------------------------ messages between slots
+
+
+@pytest.fixture
+def talking(table: EventTable, make_spec: Callable[[EventTable], DataSpec]) -> Slots:
+    torch.manual_seed(0)
+    slots = Slots(make_spec(table), dim=6, bins=4, dropout=0.0, rank=3).eval()
+    slots.learn(Collator(table, Scaler.fit(table)))
+    return slots
+
+
+@torch.no_grad()
+def test_slot_messages_are_equations_1_and_2(talking, table, make_batch):
+    x, _, has = talking.summaries(make_batch(table))
+    M, messages = 5, talking.messages
+    h, own = torch.randn(len(table), M, 6), torch.randn(len(table), M, 6)
+    truth = x[..., [1, 6]]
+    found, error = messages(h, own, has, truth)
+    wrong, told = 0.0, 0
+    for b in range(len(table)):
+        for v in range(M):
+            senders = [u for u in range(M) if has[b, u] and u != v]
+            logit = {u: float(h[b, u] @ messages.D[u] @ messages.r[v] + messages.prior[u, v]) for u in senders}
+            total = sum(np.exp(value) for value in logit.values())
+            message = torch.zeros(6)
+            for u in senders:
+                message += np.exp(logit[u]) / total * (h[b, u] @ messages.w_send[u]) @ messages.w_receive[v]
+            torch.testing.assert_close(found[b, v], messages.norm(own[b, v] + message), rtol=1e-4, atol=1e-5)
+            if has[b, v]:
+                guess = torch.relu(message) @ messages.decode[v] + messages.decode_bias[v]
+                wrong, told = wrong + float((guess - truth[b, v]).square().sum()), told + 1
+    assert float(error) == pytest.approx(wrong / told, rel=1e-4)
+
+
+@torch.no_grad()
+def test_a_sensor_that_was_never_read_hears_of_the_others_but_not_of_itself(talking, table, make_batch):
+    batch = make_batch(table)
+    x, _, has = talking.summaries(batch)
+    b = int(torch.nonzero((has.sum(1) >= 2) & (has.sum(1) < 5))[0])
+    u, absent = int(torch.nonzero(has[b])[0]), int(torch.nonzero(~has[b])[0])
+    h, own = torch.randn(1, 5, 6), torch.zeros(1, 5, 6)
+    truth, here = x[b : b + 1, :, [1, 6]], has[b : b + 1]
+    before = talking.messages(h, own, here, truth)[0][0]
+    moved = h.clone()
+    moved[0, u] += 1.0
+    after = talking.messages(moved, own, here, truth)[0][0]
+    assert not torch.allclose(before[absent], after[absent])  # it hears u
+    torch.testing.assert_close(before[u], after[u])  # u does not hear itself
+    moved = h.clone()
+    moved[0, absent] += 1.0
+    torch.testing.assert_close(before, talking.messages(moved, own, here, truth)[0][0])  # who was not read is silent

@@ -69,6 +69,14 @@ class Conversion:
     table: EventTable
     report: Report
 
+    @classmethod
+    def of(cls, table: EventTable, report: Report) -> Conversion:
+        """The table with the report's reasons among those it carries, and the report with the table's."""
+        for reason, number in table.dropped.items():
+            report.count(reason, number, "readings")
+        reasons = {reason: number for unit, reason, number in report.rows() if unit in ("rows", "readings")}
+        return cls(replace(table, dropped=reasons), report)
+
     def write(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the table, and beside it `conversion.json`: the report."""
         path = self.table.write(folder, overwrite=overwrite)
@@ -98,8 +106,9 @@ def concatenate(tables: Sequence[EventTable]) -> EventTable:
     )
 
 
-def in_order_of_number(table: EventTable) -> EventTable:
-    """The samples by ascending number of their ids: the order in which published splits count them."""
+def in_order_of_number(tables: Sequence[EventTable]) -> EventTable:
+    """Concatenated, samples by ascending number of their ids: the order in which published splits count them."""
+    table = concatenate(tables)
     return table[table.samples["sample"].cast(pl.Int64).arg_sort().to_numpy()]
 
 
@@ -111,14 +120,6 @@ def drop_impossible(events: pl.DataFrame, limits: Limits | None, report: Report)
         report.count(f"{sensor} outside {low:g} to {high:g}", len(events) - len(kept), "readings")
         events = kept
     return events
-
-
-def with_reasons(table: EventTable, report: Report) -> EventTable:
-    """The table with the report's reasons among those it carries, and the report with the table's."""
-    for reason, number in table.dropped.items():
-        report.count(reason, number, "readings")
-    reasons = {reason: number for unit, reason, number in report.rows() if unit in ("rows", "readings")}
-    return replace(table, dropped=reasons)
 
 
 def nothing_found(source: object, wanted: str, layout: str) -> DataError:

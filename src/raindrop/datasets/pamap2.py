@@ -18,7 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from raindrop.datasets.archives import Member, Source, members, without_repeats
-from raindrop.datasets.conversion import Conversion, Report, concatenate, nothing_found, with_reasons
+from raindrop.datasets.conversion import Conversion, Report, concatenate, nothing_found
 from raindrop.datasets.records import Records
 from raindrop.errors import DataError
 from raindrop.events import EventTable
@@ -92,7 +92,7 @@ def convert(
     if not tables:
         raise DataError(f"No subject has a window of {steps} steps within one activity.\n{report}")
     table = _enough(concatenate([tables[number] for number in sorted(tables)]), min_windows, report)
-    return Conversion(with_reasons(table, report), report)
+    return Conversion.of(table, report)
 
 
 def _protocol(source: Source, report: Report) -> Iterator[Member]:

@@ -15,16 +15,7 @@ import numpy as np
 import polars as pl
 
 from raindrop.datasets.archives import Member, Source, members, without_repeats
-from raindrop.datasets.conversion import (
-    Conversion,
-    Limits,
-    Report,
-    concatenate,
-    drop_impossible,
-    in_order_of_number,
-    nothing_found,
-    with_reasons,
-)
+from raindrop.datasets.conversion import Conversion, Limits, Report, drop_impossible, in_order_of_number, nothing_found
 from raindrop.datasets.records import Records, in_batches
 from raindrop.errors import DataError
 from raindrop.events import EventTable
@@ -86,14 +77,14 @@ def convert(
         tables.append(_table(batch, limits, duplicates, report))
     if not tables:
         raise nothing_found(source, "records of P12", LAYOUT)
-    table = in_order_of_number(concatenate(tables))
+    table = in_order_of_number(tables)
     report.count("no reading of any sensor, excluded", int((table.count == 0).sum()), "samples")
     table = table[table.count > 0]
     if not len(table):
         raise DataError(f"None of the {report.read['files']:,} records has a reading.\n{LAYOUT}")
     samples = _labels(table.samples, _outcomes(outcomes, source, report), unknown_stay, report)
     table = replace(table, samples=samples).with_roles(label=label, statics=STATICS)
-    return Conversion(with_reasons(table, report), report)
+    return Conversion.of(table, report)
 
 
 def _records(found: Iterable[Member], outcomes: list[Member]) -> Iterator[Member]:

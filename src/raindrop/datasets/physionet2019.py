@@ -13,16 +13,7 @@ import numpy as np
 import polars as pl
 
 from raindrop.datasets.archives import Source, members, without_repeats
-from raindrop.datasets.conversion import (
-    Conversion,
-    Limits,
-    Report,
-    concatenate,
-    drop_impossible,
-    in_order_of_number,
-    nothing_found,
-    with_reasons,
-)
+from raindrop.datasets.conversion import Conversion, Limits, Report, drop_impossible, in_order_of_number, nothing_found
 from raindrop.datasets.records import Records, in_batches
 from raindrop.errors import DataError
 from raindrop.events import EventTable
@@ -64,7 +55,7 @@ def convert(
     tables = [_table(batch, cohort, limits, report) for batch in in_batches(found, COLUMNS, "|")]
     if not tables:
         raise nothing_found(source, "records of P19", LAYOUT)
-    table = in_order_of_number(concatenate(tables))
+    table = in_order_of_number(tables)
     if not len(table):
         raise DataError(f"None of the {report.read['files']:,} records belongs to the cohort.\n{LAYOUT}")
     empty = table.count == 0
@@ -75,7 +66,7 @@ def convert(
             "are septic, so that having no reading gives the label away. Leave them out with table[table.count > 0]."
         )
     table = table.with_roles(statics=STATICS if iculos else STATICS[:-1])
-    return Conversion(with_reasons(table, report), report)
+    return Conversion.of(table, report)
 
 
 def _table(batch: Records, cohort: Cohort, limits: Limits | None, report: Report) -> EventTable:

@@ -171,16 +171,18 @@ class Raindrop(Model):
         if self.slots is not None:
             self.slots.learn(training)
 
-    def forward(self, batch: Batch) -> Output:
+    def forward(self, batch: Batch, keep: Tensor | None = None) -> Output:
+        """`keep` (b, u, v), 1 or 0 for each edge: the sample as it would be without some edges."""
         whole, pieces = batch, None  # batch becomes what is looked at of the whole
         if self.config.long_series == "thin":
             batch = batch.thinned(self.config.max_times)
         elif self.config.long_series == "cut":
             batch, pieces = batch.cut(self.config.max_times)
+            keep = None if keep is None else pieces.spread(keep)
 
         p = self.encode_time(batch.time)[:, : self.time_dim]  # (s, p)
         h = self.embed(batch)  # (n, d)
-        state = self.graph(batch, h)
+        state = self.graph(batch, h, keep)
         for layer in self.layers:
             state = layer(batch, h, p, state)  # Eq. 1-3, pruning
         z, time_weights = self.pool(batch, state.embedding(batch, h), p, state.has(batch))  # Eq. 4-5: (b, v, z)
@@ -188,7 +190,7 @@ class Raindrop(Model):
         if self.slots is None:
             sample = self.readout(z)  # Sec. 3.4: (b, z)
         else:
-            slots, about, error = self.slots(batch)
+            slots, about, error = self.slots(batch, keep)
             sample = torch.cat([self.readout(torch.cat([z, slots], dim=-1)), about], dim=-1)
             penalty = penalty + self.config.slot_reconstruction * error
 
@@ -244,8 +246,10 @@ class InitialGraph(nn.Module):
                 known[spec.sensors.index(sender), spec.sensors.index(receiver)] = weight
         self.register_buffer("known", known, persistent=False)
 
-    def forward(self, batch: Batch, h: Tensor) -> State:
+    def forward(self, batch: Batch, h: Tensor, keep: Tensor | None = None) -> State:
         edges = None if self.known is None else self.known.expand(batch.num_samples, -1, -1)
+        if keep is not None:
+            edges = keep if edges is None else edges * keep
         return State(loss=h.new_zeros(()), edges=edges)
 
 

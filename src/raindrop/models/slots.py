@@ -134,7 +134,7 @@ class Slots(nn.Module):
         statics = np.concatenate([batch.statics.numpy() for batch in batches])
         self.whole_codes.learn(np.concatenate([statics, *[np.concatenate([w.numpy() for _, w in raw])]], axis=1))
 
-    def forward(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, batch: Batch, keep: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """(b, u, dim) of each sensor, (b, whole_dim) of the sample as a whole, and how badly messages tell of slots."""
         x, whole, has = self.summaries(batch)
         whole = torch.cat([batch.statics, whole], dim=1)
@@ -145,7 +145,7 @@ class Slots(nn.Module):
         slot, error = self.norm(slot.transpose(0, 1)), x.new_zeros(())
         own = torch.where(has[..., None], slot, self.absent)
         if self.messages is not None:
-            own, error = self.messages(slot, own, has, x[..., TOLD])
+            own, error = self.messages(slot, own, has, x[..., TOLD], keep)
         told = torch.cat([self.whole_codes(whole), whole[..., None].clamp(-4.0, 4.0)], dim=-1)
         return own, self.whole(told.flatten(1)), error
 
@@ -169,17 +169,20 @@ class SlotMessages(nn.Module):
         self.decode_bias = nn.Parameter(torch.zeros(M, len(TOLD)))
         self.norm = nn.LayerNorm(dim)
 
-    def attention(self, h: Tensor, has: Tensor) -> Tensor:
-        """(b, u, v): the share of u among those that tell v; nobody tells itself, and who was not read tells nothing."""
+    def attention(self, h: Tensor, has: Tensor, keep: Tensor | None = None) -> Tensor:
+        """(b, u, v): the share of u among those that tell v; nobody tells itself, who was not read tells nothing."""
         logit = torch.einsum("bud,udr->bur", h, self.D) @ self.r.T + self.prior
         others = 1 - torch.eye(len(self.r), device=h.device)
         weight = logit.clamp(-15.0, 15.0).exp() * has[..., None] * others
+        weight = weight if keep is None else weight * keep
         return weight / weight.sum(1, keepdim=True).clamp_min(1e-6)
 
-    def forward(self, h: Tensor, own: Tensor, has: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, h: Tensor, own: Tensor, has: Tensor, truth: Tensor, keep: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """h, own (b, u, d), has (b, u), truth (b, u, c) -> what sensors know after listening, and the error."""
         sent = torch.einsum("bud,udj->buj", h, self.w_send)
-        arrived = self.attention(h, has).transpose(1, 2) @ sent  # (b, v, j)
+        arrived = self.attention(h, has, keep).transpose(1, 2) @ sent  # (b, v, j)
         message = torch.einsum("bvj,vjd->bvd", arrived, self.w_receive)
         guess = torch.einsum("bvd,vdc->bvc", torch.relu(message), self.decode) + self.decode_bias
         error = ((guess - truth).square().sum(-1) * has).sum() / has.sum().clamp_min(1)
@@ -191,7 +194,8 @@ def summaries_of(batch: Batch, dtype: torch.dtype = torch.float64) -> Tensor:
     held, value = batch.senders, batch.value.to(dtype)
     count = held.counts.to(dtype)
     mean = held.sum(value) / count.clamp_min(1)
-    spread = (held.sum((value - held.spread(mean)).square()) / count.clamp_min(1)).sqrt()
+    variance = held.sum((value - held.spread(mean)).square()) / count.clamp_min(1)
+    spread = variance.masked_fill(variance == 0, 1.0).sqrt() * (variance > 0)  # a gradient at 0 too
     start = held.offsets
     end = (start + held.counts - 1).clamp_min(0)
     beyond = value.new_zeros(1)  # where an empty last segment starts
