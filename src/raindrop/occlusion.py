@@ -13,7 +13,7 @@ from rich.progress import track
 from raindrop.classifier import Classifier
 from raindrop.errors import DataError, suggest
 from raindrop.events import EventTable
-from raindrop.training import softmax
+from raindrop.models.base import softmax
 
 MAX_READINGS = 400_000  # of copies that are scored at once
 
