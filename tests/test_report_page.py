@@ -205,7 +205,7 @@ def test_the_difference_is_that_of_the_class_means(full):
             cells = row.locator(".number").all_inner_texts()[:3]
             own, others, difference = (float(cell.replace("−", "-")) for cell in cells)
             assert difference == pytest.approx(own - others, abs=0.02 * max(abs(own), abs(others)) + 1e-9)
-    assert full.page.locator(".class-name").first.inner_text() == CLASSES[1]
+    assert full.page.locator(".class-name").first.inner_text() == f"class {CLASSES[1]}"
     full.page.select_option("#reading", "1")
     assert "Eq. 3" in full.page.locator("#reading-about").inner_text()
 

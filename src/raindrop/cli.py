@@ -43,7 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold red]error:[/] {escape(str(error))}")
         sys.exit(1)
     except KeyboardInterrupt:
-        Console(stderr=True).print("Stopped. What was saved is kept; a training run continues with --resume.")
+        Console(stderr=True, soft_wrap=True).print(
+            "Stopped. What was saved is kept; a training run continues with --resume, a benchmark as it was started."
+        )
         sys.exit(130)
 
 

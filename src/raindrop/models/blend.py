@@ -58,6 +58,8 @@ class Blend(Model):
 
     def forward(self, batch: Batch) -> Output:
         output = cast(Output, self.raindrop(batch))
+        if self.training:
+            return output  # it is the network that learns here, as it would alone
         logits = mix(output.logits, self.trees(batch).logits, float(self.share), bool(self.of_odds))
         return replace(output, logits=logits, members=None)
 

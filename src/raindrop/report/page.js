@@ -6,7 +6,7 @@ const CLASS = "#b4531a", OTHERS = "#1f5f8b", INK = "#1a2433", FADED = "#c3ccd4";
 const byId = (id) => document.getElementById(id);
 const has = (id) => byId(id) !== null;
 const width = data.sensors.length;
-const showing = { reading: 0, code: data.classes.length - 1, hidden: 70, found: null, sample: 0, sensor: 0 };
+const showing = { reading: 0, code: data.classes.length - 1, hidden: Math.max(0, Math.round(200 * (1 - 2 / Math.max(width - 1, 1))) / 2), found: null, sample: 0, sensor: 0 };
 
 function element(tag, text, name) {
   const made = document.createElement(tag);
@@ -43,7 +43,8 @@ function edgesOfSample(flat) {
   for (let at = 0; at < flat.length; at += 3) edges.push({ u: flat[at], v: flat[at + 1], w: flat[at + 2] });
   return edges;
 }
-const kept = (edges) => edges.slice(0, Math.ceil(edges.length * (1 - showing.hidden / 100)));
+// The share counts all edges there could be, so that it means the same in every picture.
+const kept = (edges) => edges.slice(0, Math.round(width * (width - 1) * (1 - showing.hidden / 100)));
 const touches = (edge) => showing.found === null || edge.u === showing.found || edge.v === showing.found;
 
 // A curve from u to v that leaves and arrives at the rim of the dots; the two directions bend apart.
@@ -51,7 +52,7 @@ function curve(u, v) {
   const [x0, y0] = data.place[u], [x1, y1] = data.place[v];
   const dx = x1 - x0, dy = y1 - y0, length = Math.hypot(dx, dy) || 1;
   const cx = (x0 + x1) / 2 * 0.55 - dy * 0.12, cy = (y0 + y1) / 2 * 0.55 + dx * 0.12;
-  const xs = [], ys = [], rim = Math.min(0.09 / length, 0.3);
+  const xs = [], ys = [], rim = Math.min((width > 24 ? 0.05 : 0.09) / length, 0.3);
   for (let k = 0; k <= 20; k++) {
     const t = rim + (1 - 2 * rim) * k / 20, s = 1 - t;
     xs.push(s * s * x0 + 2 * s * t * cx + t * t * x1);
@@ -63,7 +64,7 @@ function curve(u, v) {
 // The circle is as large as the longest name leaves room for.
 function fit(name, font) {
   const place = byId(name).clientWidth || 300, longest = Math.max(...data.short.map((text) => text.length));
-  const room = Math.max(place / 2 - longest * font * 0.6 - 4, place / 6);
+  const room = Math.max(place / 2 - longest * font * 0.56 - 2, place / 6);
   for (const axis of ["x", "y"]) model(`${name}-${axis}`).setv({ start: -0.56 * place / room, end: 0.56 * place / room });
 }
 
@@ -86,7 +87,7 @@ function drawGraph(name, edges, largest, colour, difference = false) {
   }
   source.data = columns;
   model(`${name}-heads`).data = heads;
-  const font = width > 40 ? 9 : width > 24 || byId(name).clientWidth < 340 ? 11 : 13;
+  const font = width > 40 ? 9 : width > 24 ? 10 : byId(name).clientWidth < 340 ? 11 : 13;
   fit(name, font);
   const active = new Set(drawn.filter(touches).flatMap((edge) => [edge.u, edge.v]));
   const nodes = { x: [], y: [], color: [], size: [], sensor: [] };
@@ -94,7 +95,7 @@ function drawGraph(name, edges, largest, colour, difference = false) {
   data.place.forEach(([x, y], at) => {
     const here = at === showing.found, lit = showing.found === null || active.has(at) || here;
     nodes.x.push(x); nodes.y.push(y); nodes.sensor.push(data.sensors[at]);
-    nodes.color.push(here ? "#d69e00" : lit ? INK : FADED); nodes.size.push(here ? 16 : 11);
+    nodes.color.push(here ? "#d69e00" : lit ? INK : FADED); nodes.size.push((here ? 16 : 11) * (width > 24 ? 0.65 : 1));
     const angle = Math.atan2(y, x), left = Math.cos(angle) < -1e-6;
     labels.x.push(x * 1.12); labels.y.push(y * 1.12); labels.text.push(data.short[at]);
     labels.angle.push(left ? angle + Math.PI : angle); labels.align.push(left ? "right" : "left");
@@ -121,8 +122,8 @@ function classMeans() {
 function showGraphs() {
   if (!data.readings.length) return;
   const held = data.readings[showing.reading];
-  const name = data.classes[showing.code];
-  const others = data.classes.length === 2 ? data.classes[1 - showing.code] : "all others";
+  const name = `class ${data.classes[showing.code]}`;
+  const others = data.classes.length === 2 ? `class ${data.classes[1 - showing.code]}` : "all other classes";
   document.querySelectorAll(".class-name").forEach((place) => { place.textContent = name; });
   document.querySelectorAll(".others-name").forEach((place) => { place.textContent = others; });
   byId("reading-about").textContent = held.about;
@@ -172,7 +173,7 @@ function listSamples() {
   const wanted = order.filter((at) => text === "" || `${data.samples[at].id} ${data.classes[data.samples[at].label]}`.toLowerCase().includes(text));
   fill(byId("sample"), wanted.map((at) => {
     const held = data.samples[at];
-    const option = element("option", `${held.id} (${data.classes[held.label]}, ${data.classes[data.classes.length - 1]} ${percent(score(at))})`);
+    const option = element("option", `${held.id} (truth ${data.classes[held.label]}; ${percent(score(at))})`);
     option.value = String(at);
     return option;
   }));
@@ -320,6 +321,7 @@ async function start() {
   listen("sensor", "change", (event) => { showing.sensor = Number(event.target.value); showSensor(); });
   listen("previous", "click", () => step(-1));
   listen("next", "click", () => step(1));
+  if (has("threshold")) byId("threshold").value = String(showing.hidden);
   document.querySelectorAll("form").forEach((form) => form.addEventListener("submit", (event) => event.preventDefault()));
   if (data.samples.length) { listSamples(); byId("sample").selectedIndex = 0; showing.sample = Number(byId("sample").value); }
   showAll();

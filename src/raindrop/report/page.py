@@ -21,7 +21,7 @@ from raindrop.report.content import HIDDEN, Report
 from raindrop.report.figures import PALETTE, all_figures
 from raindrop.report.graphs import Reading
 
-EDGES_OF_A_SAMPLE = 60  # a picture with more cannot be read
+EDGES_OF_A_SAMPLE = 100  # a picture with more cannot be read
 NAMES = {
     "auroc": "AUROC",
     "auprc": "AUPRC",
