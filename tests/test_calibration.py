@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from learnable import QUICK, easy_table
 from sklearn.base import clone
@@ -14,6 +15,7 @@ from raindrop.calibration import Calibrator
 from raindrop.classifier import Classifier, RaindropClassifier, load
 from raindrop.errors import ConfigError
 from raindrop.metrics import auroc, calibration_error, log_loss
+from raindrop.occlusion import sensor_contributions
 
 
 def bold(classes: int, samples: int, seed: int, boldness: float = 3.0) -> tuple[np.ndarray, np.ndarray]:
@@ -137,6 +139,9 @@ def test_every_probability_that_leaves_the_classifier_is_calibrated(parts, metho
     assert not np.allclose(wanted, said, atol=1e-3)
     assert np.array_equal(clf.predict_proba(validation), wanted)
     assert np.array_equal(clf.predict_table(validation).probabilities, wanted)
+    told = sensor_contributions(clf, validation).group_by("sample").agg(pl.col("probability").first())
+    for sample, probability in told.iter_rows():
+        assert probability == pytest.approx(wanted[validation.ids.index(sample), 1], abs=1e-5)
     assert clf.evaluate(validation)["log_loss"] == pytest.approx(log_loss(codes, wanted))
     assert clf.evaluate(validation)["log_loss"] < plain.evaluate(validation)["log_loss"]
     again = load(tmp_path / "run")

@@ -15,7 +15,6 @@ from raindrop.errors import ConfigError, suggest
 
 Codes = NDArray[np.int64]
 Probabilities = NDArray[Any]
-BINS = 10  # of the calibration error
 
 
 def _ranking(score: Callable[..., Any], truth: Codes, probability: Probabilities) -> float:
@@ -76,21 +75,42 @@ def brier(truth: Codes, probability: Probabilities) -> float:
     return float(squared.mean() / (2 if probability.shape[1] == 2 else 1))
 
 
-def calibration_error(truth: Codes, probability: Probabilities) -> float:
-    """How far probabilities are from the share that came true, on average over samples.
+@dataclass(frozen=True)
+class Calibration:
+    """Samples in groups of similar predicted probability: what was predicted, and what came true."""
 
-    Samples fall into ten bins of equal size by their probability (equal ones share a bin); a bin's error is the
-    distance between its mean probability and the share of its samples that came true. For two classes that of the
-    second; for more the mean over classes of one against the rest.
+    predicted: NDArray[np.float64]  # (group,) mean predicted probability
+    came_true: NDArray[np.float64]  # (group,) share
+    low: NDArray[np.float64]  # (group,) Wilson's 95 % interval of that share
+    high: NDArray[np.float64]
+    count: NDArray[np.int64]  # (group,) samples
+    error: float
+    """Expected calibration error: the mean distance of the two, weighted by samples."""
+
+
+def calibration(truth: Codes, probability: Probabilities, groups: int = 10) -> Calibration:
+    """Two classes: the probability of the second. More: that of the predicted class, against being right.
+
+    Groups are of equal size, by probability; samples of equal probability share one.
     """
-    classes = [1] if probability.shape[1] == 2 else range(probability.shape[1])
-    errors = []
-    for code in classes:
-        said = probability[:, code].astype(np.float64)
-        smaller = np.searchsorted(np.sort(said), said)
-        excess = np.bincount(smaller * BINS // len(said), weights=said - (truth == code))
-        errors.append(np.abs(excess).sum() / len(said))
-    return float(np.mean(errors))
+    binary = probability.shape[1] == 2
+    score = np.asarray(probability[:, 1] if binary else probability.max(1), dtype=np.float64)
+    happened = (truth == 1) if binary else (probability.argmax(1) == truth)
+    smaller = np.searchsorted(np.sort(score), score)  # (sample,) how many have a smaller probability
+    group = np.unique(smaller * groups // len(score), return_inverse=True)[1]
+    count = np.bincount(group)
+    predicted, share = np.bincount(group, score) / count, np.bincount(group, happened) / count
+    z = 1.96
+    middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)
+    reach = z * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2)) / (1 + z**2 / count)
+    error = float((count * np.abs(predicted - share)).sum() / count.sum())
+    low, high = np.clip(middle - reach, 0, 1), np.clip(middle + reach, 0, 1)
+    return Calibration(predicted, share, low, high, count, error)
+
+
+def calibration_error(truth: Codes, probability: Probabilities) -> float:
+    """Mean distance between what ten groups of samples of similar probability say and the share that came true."""
+    return calibration(truth, probability).error
 
 
 METRICS: dict[str, Callable[[Codes, Probabilities], float]] = {
@@ -112,36 +132,6 @@ def evaluate(truth: Codes, probability: Probabilities) -> dict[str, float]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sk._classification.UndefinedMetricWarning)
         return {name: metric(truth, probability) for name, metric in METRICS.items()}
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """Samples in groups of similar predicted probability: what was predicted, and what came true."""
-
-    predicted: NDArray[np.float64]  # (group,) mean predicted probability
-    came_true: NDArray[np.float64]  # (group,) share
-    low: NDArray[np.float64]  # (group,) Wilson's 95 % interval of that share
-    high: NDArray[np.float64]
-    count: NDArray[np.int64]  # (group,) samples
-    error: float
-    """Expected calibration error: the mean distance of the two, weighted by samples."""
-
-
-def calibration(truth: Codes, probability: Probabilities, groups: int = 10) -> Calibration:
-    """Two classes: the probability of the second. More: that of the predicted class, against being right."""
-    binary = probability.shape[1] == 2
-    score = np.asarray(probability[:, 1] if binary else probability.max(1), dtype=np.float64)
-    happened = (truth == 1) if binary else (probability.argmax(1) == truth)
-    borders = np.unique(np.quantile(score, np.linspace(0, 1, groups + 1)[1:-1]))
-    group = np.unique(np.searchsorted(borders, score, side="right"), return_inverse=True)[1]
-    count = np.bincount(group)
-    predicted, share = np.bincount(group, score) / count, np.bincount(group, happened) / count
-    z = 1.96
-    middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)
-    reach = z * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2)) / (1 + z**2 / count)
-    error = float((count * np.abs(predicted - share)).sum() / count.sum())
-    low, high = np.clip(middle - reach, 0, 1), np.clip(middle + reach, 0, 1)
-    return Calibration(predicted, share, low, high, count, error)
 
 
 def require_metric(name: str) -> None:

@@ -83,7 +83,8 @@ def _chunks(classifier: Classifier, table: EventTable, sample: Positions) -> Any
 def _scored(classifier: Classifier, copies: EventTable, column: int) -> NDArray[np.float64]:
     """(copy,) the probability of the class at `column`."""
     model = classifier.model_.eval()
-    parts = [softmax(model(batch).logits)[:, column] for batch in classifier.batches(copies)]
+    said = (softmax(model(batch).logits) for batch in classifier.batches(copies))
+    parts = [classifier.calibrator_(probability)[:, column] for probability in said]
     return np.concatenate([np.zeros(0), *parts])
 
 

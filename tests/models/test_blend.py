@@ -13,8 +13,11 @@ from learnable import QUICK, easy_table
 from raindrop.classifier import Classifier, load
 from raindrop.errors import ConfigError
 from raindrop.explain import information_graphs
+from raindrop.faithfulness import faithfulness
 from raindrop.metrics import log_loss
 from raindrop.models.blend import mix
+from raindrop.probe import probe_graph
+from raindrop.report.card import card_of
 from raindrop.training import probabilities
 
 NETWORK = {name.replace("model.", "model.raindrop."): value for name, value in QUICK.items()}
@@ -141,9 +144,21 @@ def test_a_run_stopped_after_an_epoch_and_resumed_ends_the_same(parts, tmp_path,
 
 
 def test_graphs_embeddings_and_what_messages_tell_are_the_networks(fitted, alone, parts):
-    for look in (lambda clf: clf.graphs(parts[2]).weights, lambda clf: clf.embed(parts[2]),
-                 lambda clf: information_graphs(clf, parts[2]).weights):  # fmt: skip
+    looks = (
+        lambda clf: clf.graphs(parts[2]).weights,
+        lambda clf: clf.embed(parts[2]),
+        lambda clf: information_graphs(clf, parts[2]).weights,
+        lambda clf: probe_graph(clf, parts[2]).weights,
+        lambda clf: faithfulness(clf, parts[2], shares=(0.5,)).curve.to_numpy(),
+    )
+    for look in looks:
         np.testing.assert_allclose(look(fitted), look(alone[0]), atol=1e-6)
+
+
+def test_the_report_says_how_it_is_mixed(fitted):
+    share = fitted.notes_["share_of_raindrop"]
+    rows = dict(card_of(fitted).model)
+    assert rows["Mixed of"].startswith(f"{share:.1%} raindrop and {1 - share:.1%} trees")
 
 
 def test_a_wrong_setting_of_a_part_is_named_with_its_place():

@@ -55,6 +55,11 @@ def card_of(
         ("Written by", f"raindrop {VERSION}"),
         ("Run", classifier.identity_[:16]),
     ]
+    if classifier.calibrate != "none":
+        model.append(("Probabilities", f"calibrated on validation samples ({classifier.calibrate})"))
+    if "share_of_raindrop" in classifier.notes_:
+        share = classifier.notes_["share_of_raindrop"]
+        model.append(("Mixed of", f"{share:.1%} raindrop and {1 - share:.1%} trees, chosen on validation samples"))
     data: Rows = [
         ("Label", f"{classifier.label_ or 'label'}, classes: {', '.join(map(str, classifier.classes_))}"),
         ("Trained on", f"{held['samples']:,} samples with {held['readings']:,} readings"),

@@ -74,7 +74,7 @@ def readings_of(
         again = [graphs_of(other, table) for other in others]
         means = {code: graphs.mean(truth == code) for code in np.unique(truth).tolist()}
         found.append(_judged(Reading(name, about, means, graphs), graphs, classifier, table, truth, again, seed))
-    if isinstance(classifier.model_, Raindrop):
+    if isinstance(classifier.model_.network, Raindrop):
         probed = {code: probe_graph(classifier, table[truth == code]) for code in np.unique(truth).tolist()}
         found.append(Reading("what embeddings could tell", PROBE, probed))
     return found
