@@ -325,6 +325,7 @@ async function start() {
   document.querySelectorAll("form").forEach((form) => form.addEventListener("submit", (event) => event.preventDefault()));
   if (data.samples.length) { listSamples(); byId("sample").selectedIndex = 0; showing.sample = Number(byId("sample").value); }
   showAll();
+  window.addEventListener("beforeprint", () => { showGraphs(); showSampleGraph(); });
   let waiting = null;
   window.addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(() => { showGraphs(); showSampleGraph(); }, 150); });
   document.documentElement.dataset.ready = "yes";
