@@ -50,7 +50,8 @@ def attention_over_time(classifier: Classifier, table: EventTable) -> pl.DataFra
                 f"Model '{classifier.model}' with these settings has no attention over time "
                 "(it needs temporal = 'attention', and series that are not thinned or cut)."
             )
-        slot, sensor = (at.numpy() for at in weight.nonzero(as_tuple=True))
+        has = (weight > 0) | batch.observed  # a weight may be too small for a number
+        slot, sensor = (at.numpy() for at in has.nonzero(as_tuple=True))
         parts.append(
             pl.DataFrame(
                 {
