@@ -18,7 +18,7 @@ lint: .venv/installed-test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-unit: .venv/installed-test
+unit: .venv/installed-test .venv/browser
 	$(BIN)/pytest -n 2
 
 benchmark: .venv/installed-test
@@ -28,11 +28,16 @@ benchmark: .venv/installed-test
 	$(PYTHON) -m venv .venv
 
 .venv/installed: .venv/bin/pip pyproject.toml
-	$(BIN)/pip install --quiet --editable .
+	$(BIN)/pip install --quiet --editable '.[plot,report]'
 	touch $@
 
 .venv/installed-test: .venv/installed pyproject.toml
-	$(BIN)/pip install --quiet --editable '.[test,lint,plot,trees,log]'
+	$(BIN)/pip install --quiet --editable '.[test,lint,plot,report,trees,log]'
+	touch $@
+
+# The report's tests open it in a browser; where none can be had they are skipped and say so.
+.venv/browser: .venv/installed-test .ci/browser
+	.ci/browser $(BIN)
 	touch $@
 
 clean:

@@ -56,7 +56,7 @@ def test_parameters_are_stored_untouched_and_cloned() -> None:
     config = {"train.epochs": 1}
     clf = Classifier("grud", preset="paper", config=config, seed=3, unknown_sensors="ignore", progress=True)
     held = {"model": "grud", "preset": "paper", "config": config, "seed": 3, "unknown_sensors": "ignore"}
-    assert clf.get_params() == held | {"progress": True}
+    assert clf.get_params() == held | {"progress": True, "calibrate": "none"}
     assert clf.get_params()["config"] is config
     copy = clone(clf)
     assert copy is not clf
@@ -376,6 +376,7 @@ def test_anything_but_a_table_is_refused(wrong: Any, fitted: Classifier, table: 
         ({"config": {"epochs": 3}}, "Unknown setting 'epochs': settings start with 'model.' or 'train.'."),
         ({"config": {"train.epochs": "many"}}, "Setting 'train.epochs': expected `int`, got `str`."),
         ({"config": {"train.metric": "auroq"}}, "train: Unknown metric 'auroq': did you mean 'auroc'?"),
+        ({"calibrate": "platt"}, "Unknown calibration 'platt': there are: 'none', 'temperature', 'isotonic'."),
         ({"unknown_sensors": "drop"}, "unknown_sensors is 'error' or 'ignore', not 'drop'."),
         ({"seed": -1}, "seed=-1: a seed is a whole number, 0 or above."),
         ({"seed": None}, "seed=None: a seed is a whole number, 0 or above."),

@@ -155,6 +155,33 @@ def test_predict_writes_what_the_library_predicts(name: str, ask: Ask, data: Pat
     np.testing.assert_allclose(frame.select(pl.col("^probability.*$")), load(run).predict_proba(table), atol=1e-6)
 
 
+def test_predict_with_a_coverage_says_what_is_possible(ask: Ask, data: Path, run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "p.parquet"
+    code, shown, _ = ask("predict", run, data, "--out", out, "--coverage", 0.9, "--by-class")
+    assert code == 0
+    sets = load(run).predict_sets(EventTable.read(data), 0.9, by_class=True)
+    back = pl.read_parquet(out)
+    assert back.select("possible_ill", "possible_well").to_numpy().tolist() == sets.tolist()
+    assert f"abstains for {back['abstain'].sum()} of 60 samples" in shown
+
+
+def test_a_calibrated_blend_is_trained_and_tells_what_each_part_adds(ask: Ask, data: Path, tmp_path: Path) -> None:
+    settings = ["train.epochs=1", "train.batch=16", "model.trees.rounds=5", "model.raindrop.observation_dim=4"]
+    code, shown, errors = ask(
+        "train", data, "--out", tmp_path / "run", "--model", "blend", "--calibrate", "isotonic", "--set", *settings
+    )
+    assert (code, errors) == (0, "")
+    clf = load(tmp_path / "run")
+    assert clf.calibrate == clf.calibrator_.method == "isotonic"
+    share, figures = clf.notes_["share_of_raindrop"], clf.notes_["validation"]
+    _, again, _ = ask("evaluate", tmp_path / "run", data)
+    for text in (shown, again):
+        assert f"mixed of {share:.1%} raindrop and {1 - share:.1%} trees" in text
+        for name in ("raindrop", "trees", "blend"):
+            assert f"validation, {name}: auroc {figures[name]['auroc']:.4f}" in text
+    assert "calibration_error" in again
+
+
 def test_prediction_needs_no_label_and_evaluation_does(ask: Ask, data: Path, run: Path, tmp_path: Path) -> None:
     table = EventTable.read(data)
     (tmp_path / "bare").mkdir()
@@ -197,7 +224,10 @@ def test_a_run_on_all_samples_has_no_test_part(ask: Ask, data: Path, tmp_path: P
     assert ask("evaluate", tmp_path / "run", data, "--part", "all")[0] == 0
 
 
-@pytest.mark.parametrize("command", ["demo", "inspect", "train", "evaluate", "predict", "convert", "download"])
+COMMANDS = ("demo", "inspect", "train", "evaluate", "predict", "explain", "report", "convert", "download", "benchmark")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help(command: str, ask: Ask) -> None:
     code, shown, errors = ask(command, "--help")
     assert (code, errors) == (0, "")
@@ -208,7 +238,7 @@ def test_every_command_has_help(command: str, ask: Ask) -> None:
 def test_the_commands_and_the_version_are_shown(ask: Ask) -> None:
     code, shown, _ = ask("--help")
     assert code == 0
-    assert all(name in shown for name in ("demo", "inspect", "train", "evaluate", "predict", "convert", "download"))
+    assert all(name in shown for name in COMMANDS)
     from raindrop import __version__
 
     assert ask("--version") == (0, f"{__version__}\n", "")
@@ -247,7 +277,18 @@ MISTAKES = {
     "not a run": ("predict DATA DATA --out OUT.csv", "there is no model.json. Is this a run folder?"),
     "unknown kind of file": ("predict RUN DATA --out OUT.xlsx", "predictions are written as .parquet or .csv"),
     "predictions exist": ("predict RUN DATA --out DATA/samples.parquet", "this file exists already"),
+    "impossible coverage": ("predict RUN DATA --out OUT.csv --coverage 90", "above 0 and below 1"),
+    "by class of nothing": ("predict RUN DATA --out OUT.csv --by-class", "by_class says whose coverage counts"),
+    "unknown calibration": ("train DATA --out OUT --calibrate platt", "platt"),
+    "nothing to calibrate by": (
+        "train DATA --out OUT --split none --calibrate isotonic --set train.holdout=0.0",
+        "is fitted on validation samples, and there are none",
+    ),
     "no table to look at": ("inspect nowhere", "nowhere: "),
+    "report of no run": ("report nowhere", "nowhere: there is no model.json"),
+    "report of another kind": ("explain RUN DATA --out OUT.pdf", "a report is written as .html"),
+    "nobody to pick": ("explain RUN DATA --out OUT.html --samples 0", "a report shows at least one sample"),
+    "another seed is no run": ("explain RUN DATA --out OUT.html --seeds DATA", "there is no model.json"),
 }
 
 
@@ -308,6 +349,7 @@ def test_ctrl_c_during_training_says_how_to_go_on(data: Path, tmp_path: Path) ->
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert errors == "Stopped. What was saved is kept; a training run continues with --resume.\n"
+    assert errors.startswith("Stopped. What was saved is kept; a training run continues with --resume, a benchmark")
+    assert errors.count("\n") == 1
     assert (tmp_path / "run/checkpoint.safetensors").exists()
     assert os.listdir(tmp_path) == ["run"]

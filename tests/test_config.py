@@ -1,7 +1,7 @@
 """Settings from dictionaries, TOML and words; every mistake names the setting and what would do."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import pytest
@@ -53,6 +53,41 @@ def test_later_layers_win_and_the_rest_keeps_its_default():
 def test_a_wrong_setting_is_named_with_what_would_do(values, message):
     with pytest.raises(ConfigError) as caught:
         make(Brewing, values, where="brew.")
+    assert str(caught.value).startswith(message)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kitchen:
+    """Settings with groups of settings."""
+
+    coffee: Brewing = field(default_factory=Brewing)
+    tea: Brewing = field(default_factory=lambda: Brewing(degrees=80.0))
+    cups: int = 2
+
+
+def test_a_group_of_settings_is_given_by_dots_or_as_a_table_and_later_layers_win():
+    made = make(Kitchen, {"coffee": {"minutes": 1, "sugar": 2}, "cups": 3}, {"coffee.minutes": 5, "tea.grind": "fine"})
+    assert made.coffee == Brewing(minutes=5, sugar=2.0)
+    assert made.cups == 3
+    assert to_dict(made)["coffee.minutes"] == 5
+    assert make(Kitchen, json.loads(json.dumps(to_dict(made)))) == made
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"coffee.minuets": 3}, "Unknown setting 'at.coffee.minuets': did you mean 'minutes'?"),
+        ({"coffee": {"minuets": 3}}, "Unknown setting 'at.coffee.minuets': did you mean 'minutes'?"),
+        ({"coffee.minutes": "3"}, "Setting 'at.coffee.minutes': expected `int`, got `str`."),
+        ({"coffee.minutes": -1}, "at.coffee: minutes must be at least 0, not -1."),
+        ({"coffee": 3}, "'at.coffee' is a group of settings; give a table of them, or 'at.coffee.NAME'."),
+        ({"cups.minutes": 3}, "Unknown setting 'at.cups.minutes': "),
+        ({"water.minutes": 3}, "Unknown setting 'at.water.minutes': "),
+    ],
+)
+def test_a_wrong_setting_in_a_group_is_named_with_its_group(values, message):
+    with pytest.raises(ConfigError) as caught:
+        make(Kitchen, values, where="at.")
     assert str(caught.value).startswith(message)
 
 

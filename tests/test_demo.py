@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import polars as pl
 import pytest
 
@@ -9,7 +11,7 @@ from raindrop import EventTable, load
 from raindrop.cli import main
 
 
-def test_the_demo_leaves_a_table_a_model_predictions_and_edges(tmp_path, capsys):
+def test_the_demo_leaves_a_table_a_model_predictions_edges_and_a_report(tmp_path, capsys):
     out = tmp_path / "demo"
     main(["demo", "--out", str(out), "--samples", "150"])
     shown = capsys.readouterr().out
@@ -23,6 +25,21 @@ def test_the_demo_leaves_a_table_a_model_predictions_and_edges(tmp_path, capsys)
     assert load(out / "run").predict_proba(table).shape == (150, 2)
     assert pl.read_parquet(out / "predictions.parquet")["sample"].is_in(table.ids).all()
     assert set(pl.read_csv(out / "edges.csv").columns) == {"sender", "receiver", "weight"}
+    assert "open it in any browser" in shown
+    page = (out / "report.html").read_text()
+    assert "Trees" in page
+    assert "Planted edges" in page
+    assert (
+        pl.read_parquet(out / "run" / "split.parquet")["part"].value_counts().sort("count")["count"].to_list()[-1]
+        == 120
+    )
+
+
+def test_without_the_packages_of_the_report_the_demo_ends_without_it(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "bokeh", None)
+    main(["demo", "--out", str(tmp_path / "demo"), "--samples", "60"])
+    assert "No report" in capsys.readouterr().out
+    assert not (tmp_path / "demo/report.html").exists()
 
 
 def test_the_demo_does_not_overwrite(tmp_path, capsys):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
-from dataclasses import replace
+from dataclasses import fields, replace
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -12,7 +14,7 @@ from tiny import FILE, finish, planned, prepare, tiny_table
 from raindrop.cells import classifier_of, plan
 from raindrop.cli import main
 from raindrop.errors import ConfigError, DataError
-from raindrop.experiment import Setting, parse, read_experiments, shipped
+from raindrop.experiment import Setting, Splits, parse, read_experiments, shipped
 from raindrop.models import MODELS
 from raindrop.parts import numbered, open_table, parts_of
 from raindrop.results import Store
@@ -63,6 +65,17 @@ def test_published_figures_of_settings_2_to_4_and_the_ablation_are_those_of_the_
     assert {f"w/o {part}" for part in PAPER_ABLATIONS} <= set(rows)
     assert ablation.published_for(rows["w/o p"], "", Setting(), "accuracy") == (79.8, 2.7)
     assert not ablation.published.same_data
+
+
+def test_the_file_and_the_names_in_the_documents_are_right(monkeypatch):
+    page = (Path(__file__).parents[1] / "docs" / "reproducing.md").read_text()
+    text = re.search(r"```toml\n(.*?)```", page, re.S)[1]
+    monkeypatch.setattr("raindrop.experiment._register", lambda models, folder: models["mine"])
+    example = read(text)
+    assert [setting.name for setting in example.settings] == ["all sensors", "fixed 10 %", "fixed 50 %", "random 50 %"]
+    assert {field.name for field in fields(Splits)} - {"name", "numbers"} <= set(re.findall(r"\w+", text))
+    named = set(re.findall(r"`((?:table|setting|ablation|activity)\w*)`", page))
+    assert named == set(shipped()), "each shipped table is in the page, and no other"
 
 
 # ---------------------------------------------------------------- one's own

@@ -9,7 +9,18 @@ import pytest
 from sklearn import metrics as sk
 
 from raindrop.errors import ConfigError
-from raindrop.metrics import LOWER_IS_BETTER, METRICS, auprc, auroc, better, brier, evaluate, log_loss, require_metric
+from raindrop.metrics import (
+    LOWER_IS_BETTER,
+    METRICS,
+    auprc,
+    auroc,
+    better,
+    brier,
+    calibration_error,
+    evaluate,
+    log_loss,
+    require_metric,
+)
 
 
 def drawn(classes: int, samples: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -22,6 +33,19 @@ def drawn(classes: int, samples: int = 60, seed: int = 0) -> tuple[np.ndarray, n
 def two(*probabilities: float) -> np.ndarray:
     """Two columns, given the probability of the second class."""
     return np.array([[1 - p, p] for p in probabilities])
+
+
+def error_in_bins(true: np.ndarray, said: np.ndarray) -> float:
+    """The calibration error by loops: bin number = tenth of the samples that have a smaller probability."""
+    bins: dict[int, list[int]] = {}
+    for at, p in enumerate(said):
+        bins.setdefault(sum(other < p for other in said) * 10 // len(said), []).append(at)
+    off = 0.0
+    for members in bins.values():
+        mean = sum(said[at] for at in members) / len(members)
+        share = sum(bool(true[at]) for at in members) / len(members)
+        off += len(members) / len(said) * abs(mean - share)
+    return off
 
 
 def test_two_classes_are_as_scikit_learn_has_them() -> None:
@@ -37,6 +61,7 @@ def test_two_classes_are_as_scikit_learn_has_them() -> None:
             "f1": sk.f1_score(truth, predicted, average="macro"),
             "log_loss": sk.log_loss(truth, probability),
             "brier": sk.brier_score_loss(truth, second),
+            "calibration_error": error_in_bins(truth == 1, second),
         }
     )
 
@@ -50,6 +75,32 @@ def test_more_classes_are_means_of_one_against_the_rest() -> None:
     assert figures["f1"] == pytest.approx(sk.f1_score(truth, probability.argmax(1), average="macro"))
     assert figures["log_loss"] == pytest.approx(sk.log_loss(truth, probability))
     assert figures["brier"] == pytest.approx(((probability - np.eye(4)[truth]) ** 2).sum(1).mean())
+    right = probability.argmax(1) == truth
+    assert figures["calibration_error"] == pytest.approx(error_in_bins(right, probability.max(1)))
+
+
+def test_bins_of_the_calibration_error_hold_a_tenth_of_the_samples_each() -> None:
+    said = np.linspace(0.005, 0.995, 100)
+    true = said > 0.5
+    wanted = sum(abs(said[at : at + 10].mean() - true[at : at + 10].mean()) for at in range(0, 100, 10)) / 10
+    assert calibration_error(true.astype(int), two(*said)) == pytest.approx(wanted)
+
+
+def test_equal_probabilities_share_a_bin_whatever_their_order() -> None:
+    truth = np.repeat([0, 0, 0, 1], 10)
+    assert calibration_error(truth, two(*np.full(40, 0.25))) == pytest.approx(0)
+    assert calibration_error(truth, two(*np.full(40, 0.45))) == pytest.approx(0.2)
+    truth, probability = drawn(3)
+    probability = np.round(probability, 1)
+    order = np.random.default_rng(1).permutation(len(truth))
+    assert calibration_error(truth[order], probability[order]) == pytest.approx(calibration_error(truth, probability))
+
+
+def test_a_calibrated_forecast_has_a_smaller_error_than_a_bold_one() -> None:
+    said = np.random.default_rng(0).random(20_000)
+    truth = (np.random.default_rng(1).random(20_000) < said).astype(int)
+    assert calibration_error(truth, two(*said)) < 0.01
+    assert calibration_error(truth, two(*np.where(said > 0.5, said**0.3, said**3))) > 0.05
 
 
 def test_cases_worked_out_by_hand() -> None:
@@ -88,7 +139,7 @@ def test_lower_is_better_for_losses_alone() -> None:
     assert better("log_loss", 0.6, 0.7)
     assert not better("log_loss", 0.8, 0.7)
     assert better("brier", 0.1, None)
-    assert {"log_loss", "brier"} == LOWER_IS_BETTER
+    assert {"log_loss", "brier", "calibration_error"} == LOWER_IS_BETTER
     perfect, wrong = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[0.0, 1.0], [1.0, 0.0]])
     truth = np.array([0, 1])
     for name, metric in METRICS.items():

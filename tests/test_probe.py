@@ -67,7 +67,7 @@ def test_batches_do_not_matter(make_table, make_spec, monkeypatch):
     table = make_table(samples=60, times=16)
     classifier = untrained(table, make_spec)
     before = probe_graph(classifier, table).weights
-    monkeypatch.setattr("raindrop.training.MAX_READINGS", 100)
+    monkeypatch.setattr("raindrop.batch.MAX_READINGS", 100)
     assert len(list(classifier.batches(table))) > 3
     np.testing.assert_allclose(probe_graph(classifier, table).weights, before, atol=1e-6)
 

@@ -11,7 +11,7 @@ from raindrop.ranking import rank_sensors
 
 
 def planted(classes: int = 2, samples: int = 240, seed: int = 0) -> EventTable:
-    """Sensors from clear to none: strong, weak, noise, constant, silent (never read), sparse (in a tenth)."""
+    """Sensors from clear to none: strong, weak, noise, constant, silent (never read), sparse (in few samples)."""
     rng = np.random.default_rng(seed)
     names = ("noise", "constant", "weak", "silent", "strong", "sparse")
     rows = []

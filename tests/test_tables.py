@@ -140,10 +140,16 @@ def test_names_are_shown_literally_in_latex_and_markdown(tmp_path):
 
 def test_latex_has_a_table_per_block_with_the_same_number_of_columns_in_each_line(tmp_path):
     text = latex(made(tmp_path=tmp_path))
-    assert text.count("\\begin{table}") == text.count("\\end{table}") == 3 + 4  # settings, and overviews over them
+    assert text.count("\\begin{table}") == text.count("\\end{table}") == 4 + 2  # overviews; all, and one published
     for body in re.findall(r"\\begin\{tabular\}\{(l r*)\}(.*?)\\end".replace(" ", ""), text, re.S):
         for line in re.findall(r"^(.*) \\\\$", body[1], re.M):
             assert len(re.split(r"(?<!\\)&", line)) == len(body[0])
+
+
+def test_blocks_of_which_nothing_is_finished_are_left_out(tmp_path):
+    summary = made(net={}, trees={}, text=FILE, tmp_path=tmp_path)
+    assert "|" not in markdown(summary)
+    assert "table" not in latex(summary)
 
 
 def test_the_csv_has_everything_in_numbers(tmp_path):

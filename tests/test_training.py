@@ -383,6 +383,6 @@ def test_probabilities_do_not_depend_on_how_the_samples_are_cut_into_batches(
 ) -> None:
     model = linear()
     whole = probabilities(model, checking)
-    monkeypatch.setattr(training, "MAX_READINGS", 20)
+    monkeypatch.setattr("raindrop.batch.MAX_READINGS", 20)
     assert np.allclose(probabilities(model, checking), whole, atol=1e-6)
     assert np.allclose(whole.sum(1), 1)

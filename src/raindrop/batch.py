@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,6 +18,7 @@ from raindrop.ragged import Blocks, Segments
 from raindrop.scaling import Scaler
 
 Positions = NDArray[np.int64]
+MAX_READINGS = 250_000  # readings in one batch when no gradient is needed
 
 
 @dataclass(frozen=True)
@@ -228,6 +230,14 @@ class Collator:
             num_sensors=width,
             label=None if self.labels is None else torch.from_numpy(self.labels[positions]),
         )
+
+
+def in_order(data: Collator) -> Iterator[Batch]:
+    """All samples in order, as batches of bounded size."""
+    number = np.arange(len(data)) // 512 + np.cumsum(data.table.count) // MAX_READINGS
+    for positions in np.split(np.arange(len(data)), np.flatnonzero(np.diff(number)) + 1):
+        if len(positions):
+            yield data.batch(positions)
 
 
 def encode_labels(labels: NDArray[Any], classes: NDArray[Any]) -> Positions:

@@ -27,8 +27,8 @@ from raindrop.parts import find_table, numbered, open_table, parts_of
 from raindrop.ranking import rank_sensors
 from raindrop.results import Store
 from raindrop.settings import hide_random_sensors, hide_sensors, number_hidden
-from raindrop.storage import VERSION
 from raindrop.training import TrainConfig
+from raindrop.version import VERSION
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,9 @@ from sklearn.exceptions import NotFittedError
 
 from raindrop import config as configs
 from raindrop import parallel
-from raindrop.batch import Batch, Collator
+from raindrop.batch import Batch, Collator, in_order
+from raindrop.calibration import METHODS, Calibrator, Method
+from raindrop.conformal import Conformal
 from raindrop.errors import ConfigError, DataError, ModelFileError, suggest
 from raindrop.events import EventTable
 from raindrop.files import content_checksum, refuse_to_overwrite, run_folder
@@ -28,8 +30,10 @@ from raindrop.predictions import Predictions
 from raindrop.scaling import Scaler
 from raindrop.splits import write_parts
 from raindrop.storage import read_model, refuse_other_run, write_model
-from raindrop.training import TrainConfig, in_order, outputs, probabilities, train
+from raindrop.training import TrainConfig, outputs, probabilities, train
 from raindrop.version import VERSION
+
+CONFORMAL = "conformal/"  # before the names of its arrays, beside the weights
 
 
 class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -38,7 +42,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     model: its name; preset: "paper" (as written), "tuned" (the best we know) or, for Raindrop, "graph" (to
     look at who informs whom); config: changes to the preset, such
     as {"train.epochs": 5, "model.prune": 0.3}; unknown_sensors: "error", or "ignore" readings of sensors that
-    training never saw; progress: show bars.
+    training never saw; calibrate: make probabilities mean what they say, by a "temperature" or "isotonic", both fitted
+    on validation samples; progress: show bars.
     """
 
     def __init__(
@@ -49,6 +54,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         config: Mapping[str, Any] | None = None,
         seed: int = 0,
         unknown_sensors: Literal["error", "ignore"] = "error",
+        calibrate: Method = "none",
         progress: bool = False,
     ):
         self.model = model
@@ -56,6 +62,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.config = config
         self.seed = seed
         self.unknown_sensors = unknown_sensors
+        self.calibrate = calibrate
         self.progress = progress
 
     # ---------------------------------------------------------------- learning
@@ -94,6 +101,11 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             refuse_to_overwrite(folder)
         label = table.roles.label if y is None else None  # with y, the validation table's own label counts
         training, held_out = self._hold_out(table, validation, label, train_config.holdout)
+        if held_out is None and self.calibrate != "none":
+            raise ConfigError(
+                f"calibrate='{self.calibrate}' is fitted on validation samples, and there are none. Give some with "
+                "validation=TABLE, or a train.holdout above 0 with enough samples of each class."
+            )
         self.label_ = table.roles.label
         self.time_unit_ = table.time_unit
         self.scaler_ = Scaler.fit(training)
@@ -121,9 +133,9 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 self._refuse_train_settings(train_config, tensorboard)
                 self.history_ = self.model_.fit(learned_from, chosen_by, int(self.seed))
             else:
-                self.model_.learn_scales(learned_from)
+                self.model_.prepare(learned_from, chosen_by, int(self.seed))
                 self.history_ = train(
-                    self.model_,
+                    self.model_.network,
                     learned_from,
                     chosen_by,
                     train_config,
@@ -134,6 +146,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     show=self.progress,
                     tensorboard=tensorboard,
                 )
+            self.notes_ = self.model_.finish(chosen_by)
+            self._learn_from_validation(chosen_by)
             if folder is not None and parallel.rank() == 0:
                 if parts is not None:  # before the model: no kill leaves a model that does not know its split
                     write_parts(folder / "split.parquet", parts)
@@ -157,6 +171,14 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return table, None  # too few samples to spare any
         return training, held_out
 
+    def _learn_from_validation(self, validation: Collator | None) -> None:
+        """How to calibrate probabilities, and which ones to expect for the right class."""
+        self.calibrator_, self.conformal_ = Calibrator(), None
+        if validation is not None:
+            truth, probability = cast(NDArray[np.int64], validation.labels), probabilities(self.model_, validation)
+            self.calibrator_ = Calibrator.fit(self.calibrate, truth, probability)
+            self.conformal_ = Conformal.fit(truth, self.calibrator_(probability))
+
     def _configs(self) -> tuple[Entry, Any, TrainConfig]:
         if self.model not in MODELS:
             raise ConfigError(f"Unknown model '{self.model}': {suggest(self.model, MODELS)}")
@@ -167,6 +189,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         if self.unknown_sensors not in ("error", "ignore"):
             raise ConfigError(f"unknown_sensors is 'error' or 'ignore', not '{self.unknown_sensors}'.")
+        if self.calibrate not in METHODS:
+            raise ConfigError(f"Unknown calibration '{self.calibrate}': {suggest(str(self.calibrate), METHODS)}")
         if not isinstance(self.seed, (int, np.integer)) or not 0 <= self.seed < 2**63:
             raise ConfigError(f"seed={self.seed!r}: a seed is a whole number, 0 or above.")
         preset, own = configs.nest(entry.presets[self.preset]), configs.nest(self.config or {})
@@ -197,7 +221,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: EventTable) -> NDArray[np.float32]:
         """(samples, classes), columns in the order of `classes_`."""
         data = self._data(X)
-        return probabilities(self.model_, data, self.progress) if len(data) else self._nothing()
+        return self._probabilities(data) if len(data) else self._nothing()
 
     def predict(self, X: EventTable) -> NDArray[Any]:
         """The most probable class of each sample."""
@@ -205,10 +229,21 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         chosen: NDArray[Any] = self.classes_[probability.argmax(1)]
         return chosen
 
-    def predict_table(self, X: EventTable) -> Predictions:
-        """Sample ids with the probability of every class."""
+    def predict_sets(self, X: EventTable, coverage: float = 0.9, *, by_class: bool = False) -> NDArray[np.bool_]:
+        """(samples, classes): a set of classes for each sample, which holds the right one as often as `coverage` says.
+
+        A set of several classes, or of none, says that the sample cannot be told. By class, `coverage` holds for the
+        samples of each class, however rare it is, instead of for all together. docs/uncertainty.md has the conditions.
+        """
+        return self._sets(self.predict_proba(X), coverage, by_class)
+
+    def predict_table(self, X: EventTable, *, coverage: float | None = None, by_class: bool = False) -> Predictions:
+        """Sample ids with the probability of every class; with `coverage` also sets, and where to abstain."""
+        if coverage is None and by_class:
+            raise ConfigError("by_class says whose coverage counts, so it needs one, for example coverage=0.9.")
         probability = self.predict_proba(X)
-        return Predictions(X.ids, self.classes_, probability)
+        sets = None if coverage is None else self._sets(probability, coverage, by_class)
+        return Predictions(X.ids, self.classes_, probability, sets)
 
     def embed(self, X: EventTable) -> NDArray[np.float32]:
         """(samples, z): the embedding of each sample before the statics and the classifier."""
@@ -242,7 +277,19 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Every figure of `metrics` on a labelled table."""
         data = self._data(X, labelled=True, needed=True)
         assert data.labels is not None
-        return evaluate(data.labels, probabilities(self.model_, data, self.progress))
+        return evaluate(data.labels, self._probabilities(data))
+
+    def _probabilities(self, data: Collator) -> NDArray[np.float32]:
+        """The one place where probabilities leave the model."""
+        return self.calibrator_(probabilities(self.model_, data, self.progress))
+
+    def _sets(self, probability: NDArray[np.float32], coverage: float, by_class: bool) -> NDArray[np.bool_]:
+        if self.conformal_ is None:
+            raise ConfigError(
+                "Sets with a coverage need validation samples, and this model was fitted without any. "
+                "Fit it with validation=TABLE or a train.holdout above 0."
+            )
+        return self.conformal_.sets(probability, coverage, by_class=by_class)
 
     def _nothing(self) -> NDArray[np.float32]:
         return np.zeros((0, len(self.classes_)), dtype=np.float32)
@@ -290,9 +337,14 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "scaler": self.scaler_.to_dict(),
             "data": self.data_,
             "history": self.history_,
+            "notes": self.notes_,
+            "calibrator": self.calibrator_.to_dict(),
             "identity": self.identity_,
         }
-        return write_model(folder, about, self.model_.state_dict())
+        weights = self.model_.state_dict()
+        if self.conformal_ is not None:
+            weights |= {f"{CONFORMAL}{name}": torch.from_numpy(x) for name, x in vars(self.conformal_).items()}
+        return write_model(folder, about, weights)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Self:
@@ -313,7 +365,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def _restore(cls, about: Mapping[str, Any], weights: dict[str, torch.Tensor]) -> Self:
         flat = {f"{group}.{name}": value for group, held in about["config"].items() for name, value in held.items()}
-        self = cls(preset=about["preset"], config=flat, seed=about["seed"])
+        calibrator = Calibrator.from_dict(about["calibrator"]) if "calibrator" in about else Calibrator()
+        self = cls(preset=about["preset"], config=flat, seed=about["seed"], calibrate=calibrator.method)
         self.model = about["model"]
         entry, model_config, _ = self._configs()
         self.label_ = about["label"]
@@ -322,6 +375,14 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.scaler_ = Scaler.from_dict(about["scaler"])
         self.data_ = about["data"]
         self.history_ = about["history"]
+        self.notes_ = about.get("notes", {})
+        self.calibrator_ = calibrator
+        held = {
+            name.removeprefix(CONFORMAL): weights.pop(name).numpy()
+            for name in list(weights)
+            if name.startswith(CONFORMAL)
+        }
+        self.conformal_ = Conformal(**held) if held else None
         self.identity_ = about["identity"]
         with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced; leave no trace of the draw
             self.model_ = entry.model(model_config, self._spec())
@@ -340,10 +401,17 @@ class RaindropClassifier(Classifier):
         config: Mapping[str, Any] | None = None,
         seed: int = 0,
         unknown_sensors: Literal["error", "ignore"] = "error",
+        calibrate: Method = "none",
         progress: bool = False,
     ):
         super().__init__(
-            "raindrop", preset=preset, config=config, seed=seed, unknown_sensors=unknown_sensors, progress=progress
+            "raindrop",
+            preset=preset,
+            config=config,
+            seed=seed,
+            unknown_sensors=unknown_sensors,
+            calibrate=calibrate,
+            progress=progress,
         )
 
 

@@ -15,7 +15,9 @@ from rich.table import Table
 
 from raindrop.benchmark_command import benchmark
 from raindrop.data_commands import convert, download
-from raindrop.errors import ConfigError, RaindropError
+from raindrop.errors import RaindropError
+from raindrop.report_commands import explain, report
+from raindrop.run_parts import choose, console, has_label, labelled, part_of, read, split_as_told
 from raindrop.version import VERSION
 
 if TYPE_CHECKING:  # torch and polars load only when a command needs them
@@ -26,7 +28,6 @@ app = App(
     help="Learn from irregularly sampled time series: readings at uneven times, sensors that miss or fail.",
     version="",
 )
-console = Console(soft_wrap=True, highlight=False)
 
 Words = Annotated[tuple[str, ...], Parameter(consume_multiple=True)]
 Numbers = Annotated[tuple[float, ...], Parameter(consume_multiple=True)]
@@ -42,7 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold red]error:[/] {escape(str(error))}")
         sys.exit(1)
     except KeyboardInterrupt:
-        Console(stderr=True).print("Stopped. What was saved is kept; a training run continues with --resume.")
+        Console(stderr=True, soft_wrap=True).print(
+            "Stopped. What was saved is kept; a training run continues with --resume, a benchmark as it was started."
+        )
         sys.exit(130)
 
 
@@ -63,6 +66,8 @@ def demo(*, out: Path = Path("demo"), samples: int = 3000, seed: int = 0) -> Non
 app.command(convert)
 app.command(download)
 app.command(benchmark)
+app.command(explain)
+app.command(report)
 
 
 @app.command
@@ -87,7 +92,7 @@ def inspect(
     """
     from raindrop.overview import overview
 
-    table = _read(data, label, statics, group)
+    table = read(data, label, statics, group)
     console.print(escape(repr(table)))
     about = overview(table, seed=seed)
     console.print(about)
@@ -109,6 +114,7 @@ def train(
     seed: int = 0,
     config: Path | None = None,
     set: Words = (),
+    calibrate: Literal["none", "temperature", "isotonic"] = "none",
     resume: bool = False,
     tensorboard: bool = False,
 ) -> None:
@@ -126,6 +132,7 @@ def train(
         seed: of the split, the weights and the batches.
         config: TOML file with the groups [model] and [train].
         set: single settings, such as train.epochs=5 model.prune=0.3.
+        calibrate: fit probabilities to the validation samples, by a temperature or by rising curves (isotonic).
         resume: continue the run in OUT where it was stopped; the same as a new run where there is none.
         tensorboard: also write TensorBoard logs to OUT/tensorboard.
     """
@@ -134,16 +141,17 @@ def train(
     from raindrop.classifier import Classifier
     from raindrop.files import refuse_to_overwrite
 
-    table = _read(data, label, statics, group)
+    table = read(data, label, statics, group)
     if not resume:
         refuse_to_overwrite(out)
-    parts = _labelled(_split(table, split, seed))
+    parts = labelled(split_as_told(table, split, seed))
     changes = {**(configs.read_toml(config) if config else {}), **configs.parse_words(set)}
-    clf = Classifier(model, preset=preset, config=changes, seed=seed, progress=True)
+    clf = Classifier(model, preset=preset, config=changes, seed=seed, calibrate=calibrate, progress=True)
     parallel.join()
     try:
         clf.fit(parts["train"], validation=parts.get("val"), run=out, resume=True, tensorboard=tensorboard, parts=parts)
         console.quiet = parallel.rank() != 0
+        _mixture(clf)
         _summary(clf, parts)  # by all processes: they share the work
         console.print(f"wrote the model to {escape(str(out))}")
     finally:
@@ -184,9 +192,9 @@ def evaluate(
     clf = load(run).set_params(unknown_sensors=unknown_sensors)
     if out is not None:
         refuse_to_overwrite(out)
-    table = _read(data, label or (clf.label_ if label is None and _has_label(data, clf.label_) else None), (), None)
-    chosen = _choose(table, run, part) if split is None else _part_of(table, split, part)
-    chosen = _labelled({"test": chosen})["test"]
+    table = read(data, label or (clf.label_ if label is None and has_label(data, clf.label_) else None), (), None)
+    chosen = choose(table, run, part) if split is None else part_of(table, split, part)
+    chosen = labelled({"test": chosen})["test"]
     results = []
     for share in (0.0, *hide_sensors):
         figures = clf.evaluate(hide_random_sensors(chosen, share, seed=seed) if share else chosen)
@@ -195,6 +203,7 @@ def evaluate(
     for name in list(results[0])[1:]:
         shown.add_row(name, *(f"{row[name]:.4f}" for row in results))
     console.print(shown)
+    _mixture(clf)
     codes = encode_labels(chosen.labels, clf.classes_)
     balance = {str(name): float((codes == at).mean()) for at, name in enumerate(clf.classes_)}
     rates = ", ".join(f"{name} {rate:.1%}" for name, rate in balance.items())
@@ -212,6 +221,8 @@ def predict(
     out: Path,
     unknown_sensors: Literal["error", "ignore"] = "error",
     part: Literal["all", "train", "val", "test"] = "all",
+    coverage: float | None = None,
+    by_class: bool = False,
 ) -> None:
     """Class probabilities for every sample of a table; no labels needed.
 
@@ -221,80 +232,35 @@ def predict(
         out: predictions.parquet or predictions.csv.
         unknown_sensors: readings of sensors that training never saw are an error, or ignored.
         part: all samples, or train, val or test of the run's own split.
+        coverage: also say which classes are possible, so that the right one is among them this often, such as 0.9.
+        by_class: let the coverage hold for each class by itself, however rare it is.
     """
     from raindrop.classifier import load
+    from raindrop.conformal import require_share
     from raindrop.predictions import require_free
 
     require_free(out)
+    if coverage is not None:
+        require_share(coverage)
     clf = load(run).set_params(unknown_sensors=unknown_sensors, progress=True)
-    chosen = _choose(_read(data, None, (), None), run, part)
-    clf.predict_table(chosen).write(out)
+    chosen = choose(read(data, None, (), None), run, part)
+    predicted = clf.predict_table(chosen, coverage=coverage, by_class=by_class)
+    predicted.write(out)
+    if predicted.sets is not None:
+        unsure = int((predicted.sets.sum(1) != 1).sum())
+        console.print(f"abstains for {unsure:,} of {len(chosen):,} samples, which may be of several classes or of none")
     console.print(f"wrote {len(chosen):,} predictions to {escape(str(out))}")
 
 
-def _read(data: Path, label: str | None, statics: Sequence[str], group: str | None) -> EventTable:
-    from raindrop.events import EventTable
-
-    options: dict[str, Any] = {"label": label, "statics": list(statics) or None, "group": group}
-    return EventTable.read(data, **{name: value for name, value in options.items() if value is not None})
-
-
-def _has_label(data: Path, label: str | None) -> bool:
-    return label is not None and label in _read(data, None, (), None).samples.columns
-
-
-def _split(table: EventTable, split: str, seed: int) -> dict[str, EventTable]:
-    if split == "none":
-        return {"train": table}
-    if split == "random":
-        return dict(zip(("train", "val", "test"), table.split(seed=seed), strict=True))
-    if not Path(split).exists() and ":" not in split:
-        raise ConfigError(f"--split is 'random', 'none' or FILE:1 (split 1 of a file), not '{split}'.")
-    return _parts_of(table, split)
-
-
-def _parts_of(table: EventTable, split: str) -> dict[str, EventTable]:
-    from raindrop.splits import PARTS, Split
-
-    return dict(zip(PARTS, Split.parse(split).apply(table), strict=True))
-
-
-def _part_of(table: EventTable, split: str, part: str) -> EventTable:
-    return table if part == "all" else _parts_of(table, split)["test" if part == "auto" else part]
-
-
-def _labelled(parts: dict[str, EventTable]) -> dict[str, EventTable]:
-    """Without samples whose label is unknown, where others have one."""
-    kept = {name: part[part.labelled] if part.labelled.any() else part for name, part in parts.items()}
-    without = sum(len(part) - len(kept[name]) for name, part in parts.items())
-    if without:
-        label = next(iter(parts.values())).roles.label
-        console.print(f"leaving out {without:,} samples without a label '{escape(str(label))}'")
-    return kept
-
-
-def _choose(table: EventTable, run: Path, part: str) -> EventTable:
-    """The samples of `table` that belong to `part` of the run's split."""
-    import polars as pl
-
-    path = run / "split.parquet"
-    if part == "all" or (part == "auto" and not path.exists()):
-        return table
-    if not path.exists():
-        raise ConfigError(f"{run}: has no split of its own, so there is no part '{part}'. Use --part all.")
-    listed = pl.read_parquet(path)
-    named = "test" if part == "auto" else part
-    wanted = listed.filter(pl.col("part") == named)["sample"]
-    chosen = table.samples["sample"].is_in(wanted.implode()).to_numpy()
-    known = table.samples["sample"].is_in(listed["sample"].implode()).to_numpy()
-    if part == "auto" and not known.any():
-        return table  # other samples than those of the run
-    if not chosen.any():
-        raise ConfigError(f"{run}: none of the table's samples is in part '{named}' of its split. Use --part all.")
-    if part == "auto":
-        chosen |= ~known
-        console.print(f"leaving out {int((~chosen).sum()):,} samples that the run was trained or validated on")
-    return table[chosen]
+def _mixture(clf: Any) -> None:
+    """Of a blend: how it is mixed, and what each part was worth on the validation samples."""
+    if "share_of_raindrop" not in clf.notes_:
+        return
+    share = clf.notes_["share_of_raindrop"]
+    console.print(f"mixed of {share:.1%} raindrop and {1 - share:.1%} trees (average of {clf.notes_['average_of']})")
+    for name, figures in clf.notes_.get("validation", {}).items():
+        told = {key: figures[key] for key in ("auroc", "auprc", "log_loss") if figures[key] is not None}
+        console.print(f"validation, {name}: " + ", ".join(f"{key} {value:.4f}" for key, value in told.items()))
 
 
 def _summary(clf: Any, parts: dict[str, EventTable]) -> None:

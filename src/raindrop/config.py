@@ -22,15 +22,24 @@ T = TypeVar("T")
 def make(kind: type[T], *layers: Mapping[str, Any], where: str = "") -> T:
     """Build the frozen dataclass `kind` from dictionaries; later ones win.
 
+    A field that is itself a dataclass is a group of settings, given as 'group.name' or as a dictionary.
     An unknown key or a value of the wrong type is a ConfigError that names the key.
     """
     known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    hints = get_type_hints(kind)
+    groups: dict[str, list[Mapping[str, Any]]] = {name: [] for name in known if is_dataclass(hints[name])}
     values: dict[str, Any] = {}
     for layer in layers:
         for key, value in layer.items():
-            if key not in known:
+            group, dot, name = str(key).partition(".")
+            if group in groups:
+                groups[group].append({name: value} if dot else _table(value, where + group))
+            elif key not in known:
                 raise ConfigError(f"Unknown setting '{where}{key}': {suggest(str(key), known)}")
-            values[key] = value
+            else:
+                values[key] = value
+    for group, held in groups.items():
+        values[group] = make(hints[group], *held, where=f"{where}{group}.")
     try:
         return msgspec.convert(values, kind, strict=True)
     except msgspec.ValidationError as error:
@@ -38,7 +47,7 @@ def make(kind: type[T], *layers: Mapping[str, Any], where: str = "") -> T:
         key = place.strip("`").removeprefix("$.")
         if not key:  # found by the settings themselves, not by their types
             raise ConfigError(f"{where.rstrip('.') or kind.__name__}: {reason}") from None
-        words = [str(word) for word in _words(get_type_hints(kind).get(key))]
+        words = [str(word) for word in _words(hints.get(key))]
         if words and str(values[key]) not in words:
             raise ConfigError(
                 f"Setting '{where}{key}': '{values[key]}' is not known; {suggest(str(values[key]), words)}"
@@ -55,9 +64,19 @@ def _words(hint: Any) -> list[Any]:
     return [word for part in get_args(hint) for word in _words(part)]
 
 
+def _table(value: Any, group: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"'{group}' is a group of settings; give a table of them, or '{group}.NAME'.")
+    return value
+
+
 def to_dict(config: Any) -> dict[str, Any]:
-    """The settings as plain JSON values; `make` gives the same object back."""
-    return dict(msgspec.to_builtins(asdict(config)))
+    """The settings as plain JSON values, those of a group as 'group.name'; `make` gives the same object back."""
+    values: dict[str, Any] = {}
+    for name, value in msgspec.to_builtins(asdict(config)).items():
+        held = getattr(config, name)
+        values |= {f"{name}.{key}": of for key, of in to_dict(held).items()} if is_dataclass(held) else {name: value}
+    return values
 
 
 def nest(flat: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -67,12 +86,7 @@ def nest(flat: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         section, dot, name = key.partition(".")
         if section not in nested:
             raise ConfigError(f"Unknown setting '{key}': settings start with 'model.' or 'train.'.")
-        if dot:
-            nested[section][name] = value
-        elif isinstance(value, Mapping):
-            nested[section].update(value)
-        else:
-            raise ConfigError(f"'{key}' is a group of settings; give a table of them, or '{key}.NAME'.")
+        nested[section].update({name: value} if dot else _table(value, key))
     return nested
 
 

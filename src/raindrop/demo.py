@@ -1,4 +1,4 @@
-"""The whole way on made-up data: a table, a model, a rival, the graph against the truth, predictions."""
+"""The whole way on made-up data: a table, a model, a rival, the graph against the truth, predictions, a report."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from rich.table import Table
 
 from raindrop.classifier import Classifier
 from raindrop.datasets.synthetic import Planted, planted_graph
+from raindrop.errors import MissingExtraError
+from raindrop.events import EventTable
 from raindrop.explain import information_graphs
 from raindrop.files import refuse_to_overwrite
 from raindrop.graph import SensorGraph
 from raindrop.probe import probe_graph
 from raindrop.recovery import lagged_correlation, recovery
+from raindrop.report import report_on, require_page, write_report
 
 
 def run_demo(out: Path, num_samples: int, seed: int, console: Console) -> None:
-    """Make, train, compare, recover, predict; everything is left in `out`."""
+    """Make, train, compare, recover, predict, report; everything is left in `out`."""
     started = time.monotonic()
     refuse_to_overwrite(out)
     planted = planted_graph(num_samples, seed=seed)
@@ -31,9 +34,8 @@ def run_demo(out: Path, num_samples: int, seed: int, console: Console) -> None:
 
     trees = Classifier("trees", seed=seed).fit(train, validation=val)
     console.print("\nTraining Raindrop ...")
-    raindrop = Classifier("raindrop", preset="graph", seed=seed, progress=True).fit(
-        train, validation=val, run=out / "run"
-    )
+    raindrop = Classifier("raindrop", preset="graph", seed=seed, progress=True)
+    raindrop.fit(train, validation=val, run=out / "run", parts={"train": train, "val": val, "test": test})
     shown = Table("on 10 % unseen samples", "AUROC", "AUPRC", "accuracy")
     for name, classifier in (("trees on summaries of each sensor", trees), ("Raindrop", raindrop)):
         figures = classifier.evaluate(test)
@@ -59,10 +61,27 @@ def run_demo(out: Path, num_samples: int, seed: int, console: Console) -> None:
     graph.edges().write_csv(out / "edges.csv")
     console.print(
         f"\nWrote the model to {out / 'run'}, predictions to {out / 'predictions.parquet'}, "
-        f"edges to {out / 'edges.csv'} ({time.monotonic() - started:.0f} s)."
+        f"edges to {out / 'edges.csv'}."
     )
+    _report(raindrop, trees, test, planted, out / "report.html", console)
+    console.print(f"All of it took {time.monotonic() - started:.0f} s.")
     console.print(f"Next: raindrop inspect {out / 'data'}")
-    console.print(f"      raindrop evaluate {out / 'run'} {out / 'data'} --part all --hide-sensors 0.25 0.5")
+    console.print(f"      raindrop evaluate {out / 'run'} {out / 'data'} --hide-sensors 0.25 0.5")
+
+
+def _report(
+    raindrop: Classifier, trees: Classifier, test: EventTable, planted: Planted, path: Path, console: Console
+) -> None:
+    """The page for people; without the packages it needs, the demo ends without it."""
+    try:
+        require_page(path)
+    except MissingExtraError as error:
+        console.print(f"No report: {error}")
+        return
+    truth = ", ".join(f"{sender} -> {receiver}" for sender, receiver in planted.edges)
+    notes = {"Which samples": "10 % that neither model has seen", "Planted edges": f"{truth} (made-up data)"}
+    content = report_on(raindrop, test, rivals={"Trees": trees}, notes=notes, title="The demo: a planted sensor graph")
+    console.print(f"Wrote the report to {write_report(content, path)}; open it in any browser.")
 
 
 def _against_truth(graph: SensorGraph, planted: Planted) -> Table:

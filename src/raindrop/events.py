@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
+from raindrop.choosing import positions
 from raindrop.clocks import SECONDS, TimeUnit
 from raindrop.errors import DataError, count_of, suggest
 from raindrop.files import atomic_folder, write_json
@@ -29,6 +30,7 @@ from raindrop.ingest import (
     sort_readings,
     to_polars,
 )
+from raindrop.labels import classes_of, codes_of, missing_as_null
 from raindrop.splits import stratified_parts
 from raindrop.stored import (
     ARRAYS,
@@ -247,34 +249,14 @@ class EventTable:
                 "The table has no label. Name the label column with label='NAME'; "
                 f"{suggest('label', self.samples.columns[1:])}"
             )
-        column = _missing_as_null(self.samples[name])
-        if column.null_count():
-            first = self.samples.filter(column.is_null())["sample"][0]
-            raise DataError(
-                f"{count_of(column.null_count(), len(column), 'samples')} have no label '{name}' (first: '{first}').\n"
-                "Leave them out with table[table.labelled], or fill the label in."
-            )
-        if column.dtype.is_float():
-            whole = column.cast(pl.Int64, strict=False)
-            odd = column.filter((whole.cast(pl.Float64) != column).fill_null(True))
-            if len(odd):
-                raise DataError(
-                    f"Label '{name}' holds numbers such as {odd[0]}: "
-                    "that is a quantity, not a class. Turn it into classes first, for example died = risk > 0.5."
-                )
-            column = whole
-        if column.dtype == pl.Boolean:
-            return column.to_numpy(writable=True)
-        if column.dtype.is_integer() and not column.cast(pl.Int64, strict=False).null_count():
-            return column.cast(pl.Int64).to_numpy(writable=True)
-        return np.asarray(_as_text(column).to_list(), dtype=str)
+        return classes_of(self.samples[name], self.samples["sample"])
 
     @property
     def labelled(self) -> NDArray[np.bool_]:
         """Which samples have a label."""
         if self.roles.label is None:
             return np.zeros(len(self), dtype=bool)
-        return _missing_as_null(self.samples[self.roles.label]).is_not_null().to_numpy(writable=True)
+        return missing_as_null(self.samples[self.roles.label]).is_not_null().to_numpy(writable=True)
 
     def rows(self, positions: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
         """Where the readings of the samples at `positions` lie in time, sensor and value, sample after sample."""
@@ -319,44 +301,8 @@ class EventTable:
         """The samples at a position, slice, mask, list of positions, or with these ids."""
         if isinstance(key, tuple) and len(key) == 2 and key[1] is Ellipsis:  # how scikit-learn asks for rows
             key = key[0]
-        chosen = np.arange(len(self))[key] if isinstance(key, slice) else self._positions(key)
+        chosen = np.arange(len(self))[key] if isinstance(key, slice) else positions(key, self)
         return replace(self, start=self.start[chosen], count=self.count[chosen], samples=self.samples[chosen])
-
-    def _positions(self, key: Any) -> NDArray[np.int64]:
-        try:
-            chosen = np.atleast_1d(np.asarray(key))
-        except ValueError:  # lists of unequal length
-            chosen = np.empty((0, 0))
-        if (
-            chosen.dtype.kind in "OUT"
-            and chosen.ndim == 1
-            and len(chosen)
-            and all(isinstance(name, str) for name in chosen.tolist())
-        ):
-            chosen = np.array(self._positions_of(chosen.tolist()))
-        if chosen.ndim == 1 and chosen.dtype == bool:
-            if len(chosen) != len(self):
-                raise DataError(f"The mask has {len(chosen):,} entries, the table {len(self):,} samples.")
-            chosen = np.flatnonzero(chosen)
-        if chosen.ndim != 1 or (len(chosen) and chosen.dtype.kind not in "iu"):
-            raise DataError(
-                f"Samples are chosen by position, slice, mask or id, or a list of one of these, not by {key!r}."
-            )
-        outside = chosen[(chosen >= len(self)) | (chosen < -len(self))]
-        if len(outside):  # an IndexError, by which `for sample in table` knows its end
-            raise IndexError(f"Sample position {outside[0]} is outside a table of {len(self):,} samples.")
-        chosen = chosen.astype(np.int64)
-        return np.where(chosen < 0, chosen + len(self), chosen)
-
-    def _positions_of(self, ids: Sequence[str]) -> list[int]:
-        position = {name: at for at, name in enumerate(self.ids)}
-        unknown = [name for name in ids if name not in position]
-        if unknown:
-            raise DataError(
-                f"{count_of(len(unknown), len(ids), 'sample ids')} are not in the table "
-                f"(first: '{unknown[0]}'; {suggest(unknown[0], self.ids[:1000])})"
-            )
-        return [position[name] for name in ids]
 
     def where(self, keep: pl.Expr | ArrayLike | Callable[[pl.DataFrame], Any]) -> EventTable:
         """Only the readings that `keep` admits; every sample and sensor name stays.
@@ -400,18 +346,19 @@ class EventTable:
         by = by or self.roles.group
         if by is not None:
             require_columns(self.samples, {"by": by}, "samples")
-            groups = self._codes(by)
+            groups = codes_of(self.samples[by])
             if not groups.all():
                 raise DataError(
                     f"{count_of(int((groups == 0).sum()), len(self), 'samples')} have no '{by}' "
                     f"(first: '{self.ids[int(groups.argmin())]}'), "
                     "so their group cannot be kept together.\nFill it in, or leave these samples out."
                 )
-        strata = np.zeros(len(self), dtype=np.int64) if self.roles.label is None else self._codes(self.roles.label)
+        strata = (
+            np.zeros(len(self), dtype=np.int64)
+            if self.roles.label is None
+            else codes_of(self.samples[self.roles.label])
+        )
         return tuple(self[part] for part in stratified_parts(strata, parts, seed, groups))
-
-    def _codes(self, column: str) -> NDArray[np.int64]:
-        return _as_text(_missing_as_null(self.samples[column])).rank("dense").fill_null(0).to_numpy().astype(np.int64)
 
     def with_roles(
         self, *, label: str | None = None, statics: Sequence[str] | None = None, group: str | None = None
@@ -472,24 +419,6 @@ class EventTable:
             )
             write_json(partial / "table.json", asdict(about))
         return folder
-
-
-def _missing_as_null(column: pl.Series) -> pl.Series:
-    """NaN and '' stand for a missing label or group too."""
-    if column.dtype.is_float():
-        return column.fill_nan(None)
-    return column.set(column == "", None) if column.dtype == pl.String else column
-
-
-def _as_text(column: pl.Series) -> pl.Series:
-    """Classes or groups as text, so that any two can be compared."""
-    try:
-        return column.cast(pl.String)
-    except pl.exceptions.PolarsError:
-        raise DataError(
-            f"samples: column '{column.name}' is of type {column.dtype}, which is neither text, a number nor "
-            "true/false. Turn it into one of these."
-        ) from None
 
 
 def _check_options(cls: type[EventTable], options: Mapping[str, Any]) -> None:

@@ -24,7 +24,7 @@ def information_graphs(classifier: Classifier, table: EventTable) -> SensorGraph
     read; about 0 where u tells nothing of v, negative where it misleads. Unlike the edge weights of Eq. 3, which only
     scale messages, this is measured against the readings themselves. Needs model.reconstruction > 0.
     """
-    model = classifier.model_
+    model = classifier.model_.network
     if not isinstance(model, Raindrop) or not model.config.reconstruction:
         raise ConfigError(
             "Information graphs need a Raindrop model whose messages learned to tell readings: "
@@ -50,7 +50,8 @@ def attention_over_time(classifier: Classifier, table: EventTable) -> pl.DataFra
                 f"Model '{classifier.model}' with these settings has no attention over time "
                 "(it needs temporal = 'attention', and series that are not thinned or cut)."
             )
-        slot, sensor = (at.numpy() for at in weight.nonzero(as_tuple=True))
+        has = (weight > 0) | batch.observed  # a weight may be too small for a number
+        slot, sensor = (at.numpy() for at in has.nonzero(as_tuple=True))
         parts.append(
             pl.DataFrame(
                 {

@@ -53,7 +53,7 @@ def faithfulness(
     per sample of the table. Only edges between different sensors whose sender has a reading are looked at: no other
     edge carries anything to another sensor.
     """
-    model = classifier.model_
+    model = classifier.model_.network
     if not isinstance(model, Raindrop) or not (model.config.messages and model.config.edge_weights):
         raise ConfigError("Only a Raindrop model with messages and edge_weights has edges that can be cut.")
     if not shares or not all(0 < share <= 1 for share in shares) or list(shares) != sorted(set(shares)):

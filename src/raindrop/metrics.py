@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,44 @@ def brier(truth: Codes, probability: Probabilities) -> float:
     return float(squared.mean() / (2 if probability.shape[1] == 2 else 1))
 
 
+@dataclass(frozen=True)
+class Calibration:
+    """Samples in groups of similar predicted probability: what was predicted, and what came true."""
+
+    predicted: NDArray[np.float64]  # (group,) mean predicted probability
+    came_true: NDArray[np.float64]  # (group,) share
+    low: NDArray[np.float64]  # (group,) Wilson's 95 % interval of that share
+    high: NDArray[np.float64]
+    count: NDArray[np.int64]  # (group,) samples
+    error: float
+    """Expected calibration error: the mean distance of the two, weighted by samples."""
+
+
+def calibration(truth: Codes, probability: Probabilities, groups: int = 10) -> Calibration:
+    """Two classes: the probability of the second. More: that of the predicted class, against being right.
+
+    Groups are of equal size, by probability; samples of equal probability share one.
+    """
+    binary = probability.shape[1] == 2
+    score = np.asarray(probability[:, 1] if binary else probability.max(1), dtype=np.float64)
+    happened = (truth == 1) if binary else (probability.argmax(1) == truth)
+    smaller = np.searchsorted(np.sort(score), score)  # (sample,) how many have a smaller probability
+    group = np.unique(smaller * groups // len(score), return_inverse=True)[1]
+    count = np.bincount(group)
+    predicted, share = np.bincount(group, score) / count, np.bincount(group, happened) / count
+    z = 1.96
+    middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)
+    reach = z * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2)) / (1 + z**2 / count)
+    error = float((count * np.abs(predicted - share)).sum() / count.sum())
+    low, high = np.clip(middle - reach, 0, 1), np.clip(middle + reach, 0, 1)
+    return Calibration(predicted, share, low, high, count, error)
+
+
+def calibration_error(truth: Codes, probability: Probabilities) -> float:
+    """Mean distance between what ten groups of samples of similar probability say and the share that came true."""
+    return calibration(truth, probability).error
+
+
 METRICS: dict[str, Callable[[Codes, Probabilities], float]] = {
     "auroc": auroc,
     "auprc": auprc,
@@ -83,8 +122,9 @@ METRICS: dict[str, Callable[[Codes, Probabilities], float]] = {
     "f1": f1,
     "log_loss": log_loss,
     "brier": brier,
+    "calibration_error": calibration_error,
 }
-LOWER_IS_BETTER = frozenset({"log_loss", "brier"})
+LOWER_IS_BETTER = frozenset({"log_loss", "brier", "calibration_error"})
 
 
 def evaluate(truth: Codes, probability: Probabilities) -> dict[str, float]:

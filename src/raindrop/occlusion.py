@@ -13,7 +13,7 @@ from rich.progress import track
 from raindrop.classifier import Classifier
 from raindrop.errors import DataError, suggest
 from raindrop.events import EventTable
-from raindrop.training import softmax
+from raindrop.models.base import softmax
 
 MAX_READINGS = 400_000  # of copies that are scored at once
 
@@ -83,7 +83,8 @@ def _chunks(classifier: Classifier, table: EventTable, sample: Positions) -> Any
 def _scored(classifier: Classifier, copies: EventTable, column: int) -> NDArray[np.float64]:
     """(copy,) the probability of the class at `column`."""
     model = classifier.model_.eval()
-    parts = [softmax(model(batch).logits)[:, column] for batch in classifier.batches(copies)]
+    said = (softmax(model(batch).logits) for batch in classifier.batches(copies))
+    parts = [classifier.calibrator_(probability)[:, column] for probability in said]
     return np.concatenate([np.zeros(0), *parts])
 
 

@@ -23,11 +23,20 @@ class Predictions:
     ids: Sequence[str]
     classes: NDArray[Any]
     probabilities: NDArray[np.float32]  # (sample, class)
+    sets: NDArray[np.bool_] | None = None  # (sample, class) the classes that a sample may have
 
     def frame(self) -> pl.DataFrame:
-        """sample, predicted, and one column of probabilities per class."""
+        """sample, predicted, and one column of probabilities per class.
+
+        With sets also whether each class is possible, and whether to abstain: where not exactly one is.
+        """
         predicted = self.classes[self.probabilities.argmax(1)] if len(self.ids) else self.classes[:0]
-        columns = {f"probability_{name}": self.probabilities[:, at] for at, name in enumerate(self.classes)}
+        columns: dict[str, NDArray[Any]] = {
+            f"probability_{name}": self.probabilities[:, at] for at, name in enumerate(self.classes)
+        }
+        if self.sets is not None:
+            columns |= {f"possible_{name}": self.sets[:, at] for at, name in enumerate(self.classes)}
+            columns["abstain"] = self.sets.sum(1) != 1
         return pl.DataFrame({"sample": pl.Series(list(self.ids), dtype=pl.String), "predicted": predicted, **columns})
 
     def write(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:

@@ -42,7 +42,7 @@ def probe_graph(classifier: Classifier, table: EventTable, tell: Tell = "now", n
     (Granger's question, with learned curves). One graph for all samples of the table: take one class, or each class
     and the difference. What chance would tell is taken off, so weights may be a little below 0.
     """
-    model = classifier.model_
+    model = classifier.model_.network
     if not isinstance(model, Raindrop):
         raise ConfigError(f"The probe reads the embeddings of a Raindrop model, which '{classifier.model}' has not.")
     if tell not in ("now", "next"):

@@ -13,7 +13,14 @@ from raindrop.files import atomic_file, write_text
 from raindrop.tables import Summary
 
 Grid = tuple[str, list[str], list[list[str]]]  # heading, names of the columns, rows
-NAMES = {"auroc": "AUROC", "auprc": "AUPRC", "f1": "F1", "log_loss": "log loss", "brier": "Brier"}
+NAMES = {
+    "auroc": "AUROC",
+    "auprc": "AUPRC",
+    "f1": "F1",
+    "log_loss": "log loss",
+    "brier": "Brier",
+    "calibration_error": "calibration error",
+}
 
 
 def write_tables(summary: Summary, folder: Path) -> list[Path]:
@@ -91,7 +98,7 @@ def latex(summary: Summary) -> str:
 
 def grids(summary: Summary, bold: Callable[[str], str], escape: Callable[[str], str] = str) -> list[Grid]:
     """An overview over the hidden shares where there are any, then a block per scenario and setting."""
-    return [*_overviews(summary, bold, escape), *_blocks(summary, bold, escape)]
+    return [grid for grid in (*_overviews(summary, bold, escape), *_blocks(summary, bold, escape)) if grid[2]]
 
 
 def _overviews(summary: Summary, bold: Callable[[str], str], escape: Callable[[str], str]) -> list[Grid]:
@@ -105,11 +112,12 @@ def _overviews(summary: Summary, bold: Callable[[str], str], escape: Callable[[s
                 rows = []
                 for row in summary.experiment.rows:
                     held = {r["setting"]: r for r in chosen.filter(pl.col("row") == row.name).iter_rows(named=True)}
-                    rows.append([escape(row.name), *(_mean(held[name], bold) for name in settings)])
-                heading = (
-                    f"{splits.name + ', ' if splits.name else ''}{hidden} sensors hidden, {NAMES.get(metric, metric)}"
-                )
-                found.append((heading, ["", *settings], rows))
+                    most = max(record["splits"] for record in held.values())
+                    if most:
+                        rows.append([escape(row.name), str(most), *(_mean(held[name], bold) for name in settings)])
+                scenario = f"{splits.name}, " if splits.name else ""
+                heading = f"{scenario}{hidden} sensors hidden, {NAMES.get(metric, metric)}"
+                found.append((heading, ["", "splits", *settings], rows))
     return found
 
 

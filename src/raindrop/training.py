@@ -22,14 +22,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from raindrop import parallel
-from raindrop.batch import Batch, Collator, plan_batches
+from raindrop.batch import Collator, in_order, plan_batches
 from raindrop.checkpoint import Progress, load_checkpoint, save_checkpoint
 from raindrop.errors import ConfigError, DataError, MissingExtraError, TrainingError, count_of
 from raindrop.files import to_json, write_text
 from raindrop.metrics import METRICS, better, evaluate, require_metric
-from raindrop.models.base import Model, Output
+from raindrop.models.base import Model, Output, softmax
 
-MAX_READINGS = 250_000  # readings in one batch when no gradient is needed
 _CALMER = "Lower train.learning_rate, set train.clip=1, or look for extreme values with 'raindrop inspect'."
 
 
@@ -203,7 +202,7 @@ def _step(
     if len(share):
         batch = training.batch(share, rng=rng, drop_readings=config.drop_readings, drop_sensors=config.drop_sensors)
         output = model(batch)
-        objective = _loss(output, cast(Tensor, batch.label)) + output.penalty
+        objective = classification_loss(output, cast(Tensor, batch.label)) + output.penalty
         loss = float(objective.detach())
         if not math.isfinite(loss):
             raise TrainingError(f"The loss became {loss} in epoch {draw[1] + 1}, step {draw[2] + 1}. {_CALMER}")
@@ -215,19 +214,11 @@ def _step(
     return loss
 
 
-def _loss(output: Output, label: Tensor) -> Tensor:
+def classification_loss(output: Output, label: Tensor) -> Tensor:
     """Cross entropy; of each member by itself where there are several, so that they stay different."""
     if output.members is None:
         return F.cross_entropy(output.logits, label)
     return F.cross_entropy(output.members.flatten(0, 1), label.repeat_interleave(output.members.shape[1]))
-
-
-def in_order(data: Collator) -> Iterator[Batch]:
-    """All samples in order, as batches of bounded size."""
-    number = np.arange(len(data)) // 512 + np.cumsum(data.table.count) // MAX_READINGS
-    for positions in np.split(np.arange(len(data)), np.flatnonzero(np.diff(number)) + 1):
-        if len(positions):
-            yield data.batch(positions)
 
 
 def outputs(model: Model, data: Collator, show: bool = False) -> Iterator[Output]:
@@ -266,11 +257,6 @@ def _probabilities(model: Model, data: Collator, show: bool = False) -> NDArray[
             found = torch.zeros(len(data), probability.shape[1]) if found is None else found
             found[positions] = probability
     return cast(NDArray[np.float32], parallel.total(cast(Tensor, found)).numpy())
-
-
-def softmax(logits: Tensor) -> NDArray[np.float32]:
-    """The one place where logits become probabilities."""
-    return cast(NDArray[np.float32], torch.softmax(logits.double(), dim=-1).float().numpy())
 
 
 def _require_judgement(labels: NDArray[np.int64], metric: str) -> None:

@@ -9,11 +9,13 @@ import pytest
 from published_layout import pack, pam_subject, write
 
 from raindrop import data_commands
-from raindrop.cli import _labelled, _part_of, _split, app, main
+from raindrop.cli import app, main
 from raindrop.datasets import download as downloads
 from raindrop.datasets.publishers import Publication, Remote
 from raindrop.errors import ConfigError, DataError
 from raindrop.events import EventTable
+from raindrop.run_parts import labelled, part_of, split_as_told
+from raindrop.splits import Split
 
 
 def run(*words: object) -> int:
@@ -46,13 +48,32 @@ def test_several_sources_are_one_data_set(p19_folder: Path, tmp_path: Path) -> N
     assert "ICULOS" not in table.roles.statics
 
 
+def test_the_published_splits_of_a_download_are_written_beside_the_table(
+    p12_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("convert", "p12", p12_folder, "--out", tmp_path / "plain")
+    ids = EventTable.read(tmp_path / "plain").ids
+    assert not (tmp_path / "plain" / "splits.parquet").exists()
+    (p12_folder / "splits").mkdir()
+    for number in range(1, 6):
+        parts = np.array([np.arange(2, len(ids)), np.array([0]), np.array([1]), None], dtype=object)[:3]
+        np.save(p12_folder / "splits" / f"phy12_split{number}.npy", parts, allow_pickle=True)
+    assert run("convert", "p12", p12_folder, "--out", tmp_path / "table") == 0
+    split = Split.read(tmp_path / "table" / "splits.parquet", 5)
+    assert split.ids == {"train": ids[2:], "val": ids[:1], "test": ids[1:2]}
+    (p12_folder / "splits" / "phy12_split3.npy").unlink()
+    capsys.readouterr()
+    assert run("convert", "p12", p12_folder, "--out", tmp_path / "short") == 0
+    assert "did not write the published splits" in capsys.readouterr().out
+
+
 def test_pam_also_writes_splits_that_keep_subjects_apart(tmp_path: Path) -> None:
     for number in range(101, 106):
         write(tmp_path / "raw", {f"subject{number}.dat": pam_subject([(1, 200), (4, 200)], seed=number)})
     small = ("--steps", 60, "--min-windows", 5, "--min-seconds", 2)
     assert run("convert", "pam", tmp_path / "raw", "--out", tmp_path / "table", *small) == 0
     table = EventTable.read(tmp_path / "table")
-    parts = _split(table, f"{tmp_path}/table/splits_by_subject.parquet:3", seed=0)
+    parts = split_as_told(table, f"{tmp_path}/table/splits_by_subject.parquet:3", seed=0)
     subjects = [set(part.samples["subject"]) for part in parts.values()]
     assert sum(len(names) for names in subjects) == 5
 
@@ -144,18 +165,18 @@ def split_file(tmp_path: Path) -> Path:
 def test_a_published_split_is_applied_to_the_whole_table_before_unknown_labels_are_left_out(
     table: EventTable, split_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    parts = _labelled(_split(table, f"{split_file}:1", seed=0))
+    parts = labelled(split_as_told(table, f"{split_file}:1", seed=0))
     assert {name: len(part) for name, part in parts.items()} == {"train": 12, "val": 3, "test": 3}
     assert "leaving out 2 samples without a label 'died'" in capsys.readouterr().out
-    assert _part_of(table, f"{split_file}:1", "auto").ids == ["17", "18", "19"]
-    assert len(_part_of(table, f"{split_file}:1", "all")) == 20
+    assert part_of(table, f"{split_file}:1", "auto").ids == ["17", "18", "19"]
+    assert len(part_of(table, f"{split_file}:1", "all")) == 20
 
 
 def test_a_split_that_is_neither_a_word_nor_a_file_is_refused(table: EventTable) -> None:
     with pytest.raises(ConfigError, match="--split is 'random', 'none' or FILE:1"):
-        _split(table, "rnadom", seed=0)
+        split_as_told(table, "rnadom", seed=0)
     with pytest.raises(DataError, match="there is no such split file"):
-        _split(table, "nowhere.parquet:1", seed=0)
+        split_as_told(table, "nowhere.parquet:1", seed=0)
 
 
 def test_train_and_evaluate_take_a_split_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

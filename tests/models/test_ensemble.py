@@ -6,7 +6,7 @@ import torch
 
 from raindrop.models.base import Output
 from raindrop.models.ensemble import EnsembleHead, together
-from raindrop.training import _loss
+from raindrop.training import classification_loss
 
 
 def test_members_are_what_each_would_be_alone():
@@ -32,4 +32,4 @@ def test_each_member_learns_from_its_own_loss():
     members, label = torch.randn(5, 3, 2), torch.tensor([0, 1, 1, 0, 1])
     output = Output(together(members), torch.zeros(5, 1), torch.zeros(()), members=members)
     wanted = torch.stack([torch.nn.functional.cross_entropy(members[:, m], label) for m in range(3)]).mean()
-    torch.testing.assert_close(_loss(output, label), wanted)
+    torch.testing.assert_close(classification_loss(output, label), wanted)

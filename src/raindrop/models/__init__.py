@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from raindrop.models.base import DataSpec, DirectModel, Model, Output
+from raindrop.models.blend import Blend, BlendConfig
 from raindrop.models.dgm2 import DGM2, DGM2Config
 from raindrop.models.grud import GRUD, GRUDConfig
 from raindrop.models.ipnet import IPNet, IPNetConfig
@@ -119,6 +120,15 @@ MTGNN_TUNED: dict[str, dict[str, Any]] = {
     "model": {"width": 4, "layers": 2, "dropout": 0.0},
     "train": TUNED | {"batch": 32, "learning_rate": 2e-3},
 }
+TREES_TUNED: dict[str, Any] = {
+    "rounds": 2000,
+    "patience": 100,
+    "learning_rate": 0.03,
+    "leaves": 12,
+    "min_samples": 30,
+    "l2": 5.0,
+    "columns": 0.2,
+}
 SEFT_TUNED: dict[str, Any] = {"layers": 2, "width": 64, "dropout": 0.0, "attention_dropout": 0.2, "head_width": 128}
 
 MODELS: dict[str, Entry] = {
@@ -142,21 +152,15 @@ MODELS: dict[str, Entry] = {
         MTANDConfig,
         {"paper": {}, "tuned": {"model": {"dropout": 0.3}, "train": {**STEADY, "epochs": 8}}},
     ),
-    "trees": Entry(
-        Trees,
-        TreesConfig,
+    "trees": Entry(Trees, TreesConfig, {"paper": {}, "tuned": {"model": TREES_TUNED}}),
+    "blend": Entry(
+        Blend,
+        BlendConfig,
         {
             "paper": {},
             "tuned": {
-                "model": {
-                    "rounds": 2000,
-                    "patience": 100,
-                    "learning_rate": 0.03,
-                    "leaves": 12,
-                    "min_samples": 30,
-                    "l2": 5.0,
-                    "columns": 0.2,
-                }
+                "model": {"raindrop": RAINDROP_TUNED["model"], "trees": TREES_TUNED},
+                "train": RAINDROP_TUNED["train"],
             },
         },
     ),

@@ -5,9 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from raindrop.batch import Batch, Collator
@@ -55,8 +57,17 @@ class Model(nn.Module, ABC):
     def forward(self, batch: Batch) -> Output:
         """Logits and whatever else the model has to tell."""
 
-    def learn_scales(self, training: Collator) -> None:
-        """What must be known of the training samples before the first step, kept in buffers; most need nothing."""
+    @property
+    def network(self) -> Model:
+        """What the training loop trains: the model itself, unless it holds a network beside something else."""
+        return self
+
+    def prepare(self, training: Collator, validation: Collator | None, seed: int) -> None:
+        """What must be learned before the first step of training, kept in buffers; most need nothing."""
+
+    def finish(self, validation: Collator | None) -> dict[str, Any]:
+        """What must be chosen once training is over, kept in buffers; what there is to tell of it."""
+        return {}
 
 
 class DirectModel(Model):
@@ -198,6 +209,11 @@ class StateHeadConfig:
             activation="relu",
             dropout=dropout,
         )
+
+
+def softmax(logits: Tensor) -> NDArray[np.float32]:
+    """The one place where logits become probabilities."""
+    return cast(NDArray[np.float32], torch.softmax(logits.double(), dim=-1).float().numpy())
 
 
 def at_slots(batch: Batch) -> Tensor:

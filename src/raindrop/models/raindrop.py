@@ -118,6 +118,12 @@ class RaindropConfig:
         for name in (*sizes, "layers", "heads", "rank", "time_heads"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        if min(self.slots, self.slot_rank, self.members) < 0 or self.slot_bins < 1 or not 0 <= self.slot_dropout < 1:
+            raise ValueError(
+                "slots, slot_rank and members are 0 or above, slot_bins 1 or above, slot_dropout from 0 to below 1."
+            )
+        if self.slot_rank and not self.slots:
+            raise ValueError("slot_rank has no effect without slots; set slots above 0.")
         if not 0 <= self.prune < 1:
             raise ValueError(f"prune is a share of edges, 0 up to (not including) 1, not {self.prune}.")
         if self.initial_edges is not None:
@@ -166,7 +172,7 @@ class Raindrop(Model):
             members=config.members,
         )
 
-    def learn_scales(self, training: Collator) -> None:
+    def prepare(self, training: Collator, validation: Collator | None, seed: int) -> None:
         """The slots' scales and knots."""
         if self.slots is not None:
             self.slots.learn(training)

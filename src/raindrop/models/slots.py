@@ -194,7 +194,8 @@ def summaries_of(batch: Batch, dtype: torch.dtype = torch.float64) -> Tensor:
     held, value = batch.senders, batch.value.to(dtype)
     count = held.counts.to(dtype)
     mean = held.sum(value) / count.clamp_min(1)
-    spread = (held.sum((value - held.spread(mean)).square()) / count.clamp_min(1)).sqrt()
+    variance = held.sum((value - held.spread(mean)).square()) / count.clamp_min(1)
+    spread = variance.masked_fill(variance == 0, 1.0).sqrt() * (variance > 0)  # a gradient at 0 too
     start = held.offsets
     end = (start + held.counts - 1).clamp_min(0)
     beyond = value.new_zeros(1)  # where an empty last segment starts
