@@ -19,9 +19,9 @@ CHUNK = 500  # permutations computed at once
 class Distances:
     """Mean Euclidean distance of graphs, within each class and across classes, over balanced draws (mean, deviation).
 
-    `energy` is 2 across - within - within of the first draw: 0 if two classes have the same graphs, above 0 if not,
-    whatever their spread; `p` how often dealing the labels anew makes it as large. A class whose graphs
-    merely scatter less is nearer to itself than to the other as well, so `within` below `across` alone shows little.
+    `energy` is 2 across - within - within of one more draw, without replacement: 0 if the classes have the same
+    distribution of graphs, above 0 if not; `p` how often dealing the labels anew makes it as large. A class whose
+    graphs merely scatter less is nearer to itself than to the other as well: `within` below `across` shows little.
     """
 
     within: dict[Any, tuple[float, float]]
