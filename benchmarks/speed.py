@@ -22,6 +22,7 @@ from shapes import SHAPES, random_events
 from torch.nn import functional as F
 
 from raindrop import EventTable
+from raindrop.allocator import keep_memory_for
 from raindrop.batch import Collator
 from raindrop.config import make
 from raindrop.models import MODELS, DataSpec, Model
@@ -106,13 +107,13 @@ def compare(arguments: argparse.Namespace) -> None:
 
 def growth() -> None:
     """Time and memory of one training step with twice the readings, and with one sample of 100,000 timestamps."""
-    print("\none training step on 64 samples with n and 2n timestamps (each variant in a process of its own)")
+    print("\none training step on 64 samples of 250, 500 and 1,000 timestamps (each in a process of its own)")
     for variant in VARIANTS:
-        small, large = (measure(variant, 64, times) for times in (250, 500))
-        print(
-            f"{variant:28} time x{large[0] / small[0]:.2f}  memory x{large[1] / small[1]:.2f}  "
-            f"({small[0]:.2f} s, {small[1]:.0f} MB -> {large[0]:.2f} s, {large[1]:.0f} MB above the start)"
-        )
+        runs = [measure(variant, 64, times) for times in (250, 500, 1000)]
+        for what, unit, column in (("time", "s", 0), ("memory above the start", "MB", 1)):
+            held = [run[column] for run in runs]
+            told = ", ".join(f"{x:.2f}" if unit == "s" else f"{x:.0f}" for x in held)
+            print(f"{variant:28} {what} x{held[1] / held[0]:.2f}, x{held[2] / held[1]:.2f} ({told} {unit})")
     print("\none sample of 100,000 timestamps, 36 sensors, about 570,000 readings: one training step")
     for variant in VARIANTS:
         seconds, _, total = measure(variant, 1, 100_000)
@@ -140,6 +141,7 @@ def one_step(variant: str, samples: int, times: int) -> None:
     ).with_roles(label="label")  # fmt: skip
     model, data = build(table, variant)
     batch = data.batch(np.arange(samples))
+    keep_memory_for(batch.num_slots * batch.num_sensors)  # as the training loop does
     before = memory("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # Linux: the peak starts again from here
     seconds = []

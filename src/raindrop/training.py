@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from raindrop import parallel
+from raindrop.allocator import keep_memory_for
 from raindrop.batch import Collator, in_order, plan_batches
 from raindrop.checkpoint import Progress, load_checkpoint, save_checkpoint
 from raindrop.errors import ConfigError, DataError, MissingExtraError, TrainingError, count_of
@@ -201,6 +202,7 @@ def _step(
     loss = 0.0
     if len(share):
         batch = training.batch(share, rng=rng, drop_readings=config.drop_readings, drop_sensors=config.drop_sensors)
+        keep_memory_for(batch.num_slots * batch.num_sensors)
         output = model(batch)
         objective = classification_loss(output, cast(Tensor, batch.label)) + output.penalty
         loss = float(objective.detach())
@@ -227,6 +229,7 @@ def outputs(model: Model, data: Collator, show: bool = False) -> Iterator[Output
     done = 0
     with torch.inference_mode(), _bar(show, len(data), "predicting") as tick:
         for batch in in_order(data):
+            keep_memory_for(batch.num_slots * batch.num_sensors)
             yield model(batch)
             done += batch.num_samples
             tick(done, [])
