@@ -230,6 +230,7 @@ FLIPS: dict[str, Flip] = {
 }
 MORE_FLIPS = [
     ("layers", Flip(1)),
+    ("activation", Flip("relu", given={"members": 3})),
     ("temporal", Flip("lstm")),
     ("readout", Flip("squeeze")),
     ("long_series", Flip("thin", given={"max_times": 3})),

@@ -18,8 +18,7 @@ def as_numbers(column: pl.Series, role: str, what: str) -> pl.Series:
     if column.dtype == pl.Boolean or column.dtype.is_numeric() or column.dtype == pl.Null:
         return column.cast(pl.Float64)
     if column.dtype in (pl.String, pl.Categorical, pl.Enum):
-        text = column.cast(pl.String).str.strip_chars()
-        text = text.set(text == "", None)
+        text = _filled(column.cast(pl.String))
         number = text.cast(pl.Float64, strict=False)
         wrong = text.is_not_null() & number.is_null()
         if wrong.any():
@@ -49,10 +48,15 @@ def as_clock(column: pl.Series, time_unit: TimeUnit, what: str) -> pl.Series:
     return as_numbers(column, "time", what).fill_nan(None)
 
 
+def _filled(column: pl.Series) -> pl.Series:
+    """Text without space around it, null where nothing is left."""
+    text = column.str.strip_chars()
+    return text.set(text == "", None)
+
+
 def _dated(column: pl.Series, what: str) -> pl.Series:
     """Date times from text; only the year first, since 01/02/2024 is one day here and another there."""
-    text = column.str.strip_chars()
-    text = text.set(text == "", None)
+    text = _filled(column)
     yearly = text.set(~text.str.contains(r"^\d{4}"), None)
     try:
         dated = yearly.str.to_datetime(time_unit="us", strict=False)

@@ -11,7 +11,7 @@ from raindrop.training import classification_loss
 
 def test_members_are_what_each_would_be_alone():
     torch.manual_seed(0)
-    head = EnsembleHead(7, 5, members=3, num_classes=4, dropout=0.0)
+    head = EnsembleHead(7, 5, members=3, num_classes=4, activation=torch.nn.ReLU(), dropout=0.0)
     x = torch.randn(6, 7)
     found = head(x)
     assert found.shape == (6, 3, 4)

@@ -135,13 +135,16 @@ class Head(nn.Module):
         super().__init__()
         self.statics = nn.Linear(spec.static_width, static_dim) if spec.static_width else None
         width = embedding_dim + (static_dim if self.statics is not None else 0)
+        bend = nn.Sigmoid() if activation == "sigmoid" else nn.ReLU()
         if members:
-            self.classifier: nn.Module = EnsembleHead(width, hidden, members, spec.num_classes, dropout)
+            self.classifier: nn.Module = EnsembleHead(
+                width, hidden, members, spec.num_classes, activation=bend, dropout=dropout
+            )
             return
         self.classifier = nn.Sequential(
             nn.Dropout(dropout),
             nn.Linear(width, hidden),
-            nn.Sigmoid() if activation == "sigmoid" else nn.ReLU(),
+            bend,
             nn.Dropout(dropout),
             nn.Linear(hidden, spec.num_classes),
         )

@@ -6,6 +6,8 @@ loss; the prediction is the mean of their probabilities. Axes: b a sample, m a m
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -30,9 +32,11 @@ class SharedLinear(nn.Module):
 class EnsembleHead(nn.Module):
     """Embeddings (b, z) -> logits of each member (b, m, class)."""
 
-    def __init__(self, width: int, hidden: int, members: int, num_classes: int, dropout: float):
+    def __init__(
+        self, width: int, hidden: int, members: int, num_classes: int, *, activation: nn.Module, dropout: float
+    ):
         super().__init__()
-        self.members, self.dropout = members, dropout
+        self.members, self.activation, self.dropout = members, activation, dropout
         self.first = SharedLinear(width, hidden, members, first=True)
         self.second = SharedLinear(hidden, hidden, members, first=False)
         bound = hidden**-0.5
@@ -42,10 +46,10 @@ class EnsembleHead(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = F.dropout(x, self.dropout, self.training)[:, None].expand(-1, self.members, -1)
         for layer in (self.first, self.second):
-            x = F.dropout(torch.relu(layer(x)), self.dropout, self.training)
+            x = F.dropout(self.activation(layer(x)), self.dropout, self.training)
         return torch.einsum("bmh,mhc->bmc", x, self.last) + self.bias
 
 
 def together(members: Tensor) -> Tensor:
     """Logits (b, m, class) -> (b, class): the log of the members' mean probability."""
-    return members.log_softmax(-1).logsumexp(1) - torch.tensor(float(members.shape[1])).log()
+    return members.log_softmax(-1).logsumexp(1) - math.log(members.shape[1])

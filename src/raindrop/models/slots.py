@@ -105,7 +105,7 @@ class Slots(nn.Module):
 
     def __init__(self, spec: DataSpec, dim: int, bins: int, dropout: float, rank: int = 0):
         super().__init__()
-        self.dim, self.dropout = dim, dropout
+        self.dropout = dropout
         M, columns = spec.num_sensors, len(SUMMARIES) + 1
         whole = spec.static_width + CONTEXT
         self.summaries = Summaries(spec)
@@ -131,8 +131,8 @@ class Slots(nn.Module):
         self.summaries.learn(x)
         scaled = (x - self.summaries.mean.numpy()) / self.summaries.scale.numpy()
         self.codes.learn(scaled.reshape(len(x), -1))
-        statics = np.concatenate([batch.statics.numpy() for batch in batches])
-        self.whole_codes.learn(np.concatenate([statics, *[np.concatenate([w.numpy() for _, w in raw])]], axis=1))
+        wholes = [torch.cat([batch.statics, whole], dim=1) for batch, (_, whole) in zip(batches, raw, strict=True)]
+        self.whole_codes.learn(torch.cat(wholes).numpy())
 
     def forward(self, batch: Batch, keep: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """(b, u, dim) of each sensor, (b, whole_dim) of the sample as a whole, and how badly messages tell of slots."""
