@@ -22,6 +22,7 @@ QUICK: dict[str, Any] = {
     "train.epochs": 3,
     "train.learning_rate": 0.05,
     "train.metric": "log_loss",
+    "train.teacher": 0.0,
 }
 
 

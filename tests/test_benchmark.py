@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import shutil
@@ -15,11 +16,12 @@ from typing import Any
 
 import pytest
 from dying import arm
-from tiny import FILE, figures, finish, planned, prepare
+from tiny import FILE, NETWORK, figures, finish, planned, prepare
 
 from raindrop import cells as cells_module
 from raindrop import workers
 from raindrop.benchmark_command import expected, progress
+from raindrop.classifier import load
 from raindrop.cli import main
 from raindrop.errors import ConfigError, TrainingError
 from raindrop.results import Store
@@ -135,6 +137,21 @@ def test_a_new_setting_is_evaluated_without_training(file, done, monkeypatch):
     _, (cell, *_), _ = planned(more)
     assert [record["share"] for record in figures(Store(done), cell)] == [0, 0, 0.34, 0.34, 0.34, 0.34, 0.67, 0.67]
     assert len({cell.key for cell in planned(more)[1]} | {cell.key for cell in planned(file)[1]}) == 6
+
+
+def test_a_blend_takes_the_network_that_another_row_has_trained(file, done, monkeypatch):
+    settings = {name.replace("model.", "model.raindrop."): value for name, value in NETWORK.items()}
+    settings |= {"model.trees.rounds": 4, "model.trees.min_samples": 2}
+    words = ", ".join(f"{json.dumps(name)} = {json.dumps(value)}" for name, value in settings.items())
+    row = f'\n[[rows]]\nname = "Both"\nmodel = "blend"\nconfig = {{ {words} }}\n'
+    more = prepare(file.parent / "blend", FILE + row)
+    monkeypatch.setattr("raindrop.classifier.train", lambda *_, **__: pytest.fail("trained again"))
+    finish(more, done)
+    cells = {(cell.row.name, cell.number): cell for cell in planned(more)[1]}
+    for number in (1, 2, 3):
+        both, net = (load(Store(done).run(cells[name, number].key)) for name in ("Both", "Net"))
+        assert both.history_ == net.history_
+        assert cells["Both", number].network_key == cells["Net", number].key
 
 
 def counted_work(file: Path, out: Path, log: Path) -> None:

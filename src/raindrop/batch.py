@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -43,6 +44,7 @@ class Batch:
     statics: Tensor  # (b, a)
     num_sensors: int
     label: Tensor | None = None  # (b,)
+    goal: Tensor | None = None  # (b, class) probabilities to learn instead of the label
 
     @property
     def num_samples(self) -> int:
@@ -154,6 +156,7 @@ class Batch:
             slot_sample=first[self.slot_sample] + self.rank // most,
             statics=self.statics[owner],
             label=None if self.label is None else self.label[owner],
+            goal=None if self.goal is None else self.goal[owner],
         )
         return batch, Segments.of(owner, self.num_samples, ordered=True)
 
@@ -187,9 +190,18 @@ class Collator:
         self.codes = scaler.sensor_codes(table, ignore_unknown=ignore_unknown)
         self.statics = scaler.encode_statics(table)
         self.labels = None if classes is None else encode_labels(table.labels, classes)
+        self.goals: NDArray[np.float32] | None = None  # (samples, classes) to learn instead of labels
 
     def __len__(self) -> int:
         return len(self.table)
+
+    def part(self, positions: Positions) -> Collator:
+        """Only the samples at `positions`, scaled as here."""
+        part = copy(self)
+        part.table, part.statics = self.table[positions], self.statics[positions]
+        part.labels = None if self.labels is None else self.labels[positions]
+        part.goals = None if self.goals is None else self.goals[positions]
+        return part
 
     def batch(
         self,
@@ -229,6 +241,7 @@ class Collator:
             statics=torch.from_numpy(self.statics[positions]),
             num_sensors=width,
             label=None if self.labels is None else torch.from_numpy(self.labels[positions]),
+            goal=None if self.goals is None else torch.from_numpy(self.goals[positions]),
         )
 
 

@@ -43,6 +43,8 @@ class Cell:
     folder: Path
     key: str
     """Names what is trained: version, model, settings, data with label and statics, split and seed."""
+    network_key: str | None
+    """Of a blend: the key that its network has as a row of its own."""
     ranked_on: str
     """Names the training part, whose ranking of sensors all rows share."""
 
@@ -90,10 +92,15 @@ def plan(experiment: Experiment, data: Path, rows: Sequence[Row], numbers: Seque
         parts = parts_of(table, splits, number, folder)
         marks = [_mark(part.ids) for part in parts]
         for row, seed in product(rows, experiment.seeds):
-            described = _described(classifier_of(row, seed, number), f"{experiment.name}, row '{row.name}'")
-            key = content_checksum([VERSION, described, table.fingerprint, marks])[:32]
+            where = f"{experiment.name}, row '{row.name}'"
+            clf = classifier_of(row, seed, number)
+            key, *network = (
+                content_checksum([VERSION, _described(each, where), table.fingerprint, marks])[:32]
+                for each in ([clf, clf.network_alone()] if row.model == "blend" else [clf])
+            )
             ranked_on = _mark([table.fingerprint, marks[0]])
-            cells.append(Cell(experiment, row, splits, number, seed, folder, key, ranked_on))
+            network_key = network[0] if network else None
+            cells.append(Cell(experiment, row, splits, number, seed, folder, key, network_key, ranked_on))
     labelled = table[table.labelled]
     classes, counts = np.unique(labelled.labels, return_counts=True)
     balance = tuple((str(name), count / len(labelled)) for name, count in zip(classes, counts, strict=True))
@@ -152,7 +159,8 @@ def run_cell(cell: Cell, store: Store) -> None:
     """Train the cell unless its model is there, and evaluate it under the settings that are missing."""
     table = open_table(cell.experiment.data, cell.folder)
     train, val, test = parts_of(table, cell.splits, cell.number, cell.folder)
-    clf, seconds = _fitted(cell, train, val, store.run(cell.key))
+    network = None if cell.network_key is None else store.run(cell.network_key)
+    clf, seconds = _fitted(cell, train, val, store.run(cell.key), network)
     about = _about(cell, clf, seconds)
     rows = []
     for setting in cell.missing(store):
@@ -166,19 +174,22 @@ def run_cell(cell: Cell, store: Store) -> None:
     store.write(cell.key, rows)
 
 
-def _fitted(cell: Cell, train: EventTable, val: EventTable, run: Path) -> tuple[Classifier, float | None]:
-    """The trained model, and how long training took where that is known."""
+def _fitted(
+    cell: Cell, train: EventTable, val: EventTable, run: Path, network: Path | None
+) -> tuple[Classifier, float | None]:
+    """The trained model, and how long training took where that is known. A network that is there is taken as it is."""
     if (run / "model.json").exists():
         clf, took = load(run), None
     else:
         started = time.monotonic()
+        there = load(network) if network is not None and (network / "model.json").exists() else None
         try:
-            clf = cell.classifier().fit(train, validation=val, run=run, resume=True)
+            clf = cell.classifier().fit(train, validation=val, run=run, resume=True, network=there)
         except ConfigError:
             if not (run / "checkpoint.safetensors").exists():
                 raise
             shutil.rmtree(run)  # begun when the model had fewer settings
-            clf = cell.classifier().fit(train, validation=val, run=run, resume=True)
+            clf = cell.classifier().fit(train, validation=val, run=run, resume=True, network=there)
         took = time.monotonic() - started
         (run / "checkpoint.safetensors").unlink(missing_ok=True)
     by_epoch = [record["seconds"] for record in clf.history_ if "seconds" in record]

@@ -29,7 +29,8 @@ from raindrop.models import MODELS, DataSpec, DirectModel, Entry, Model
 from raindrop.predictions import Predictions
 from raindrop.scaling import Scaler
 from raindrop.splits import write_parts
-from raindrop.storage import read_model, refuse_other_run, write_model
+from raindrop.storage import read_model, refuse_other_run, smallest, write_model
+from raindrop.teacher import goals_of
 from raindrop.training import TrainConfig, outputs, probabilities, train
 from raindrop.version import VERSION
 
@@ -77,12 +78,14 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         resume: bool = False,
         tensorboard: bool = False,
         parts: Mapping[str, EventTable] | None = None,
+        network: Classifier | None = None,
     ) -> Classifier:
         """Learn from a table. Labels are the table's own unless `y` is given.
 
         Without `validation` a stratified share of X (train.holdout) chooses the epoch to keep. With `run`, a folder,
         the run is logged and checkpointed there, the fitted model is saved there, and `resume` continues it; `parts`
-        (train, val and test, as far as there are) are remembered there as the run's split.
+        (train, val and test, as far as there are) are remembered there as the run's split. A blend takes a fitted
+        `network` that was trained as its own would be (see `network_alone`) instead of training it again.
         """
         entry, model_config, train_config = self._configs()
         table = _table(X, "fit") if y is None else _table(X, "fit").with_labels(y)
@@ -115,10 +118,9 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "readings": table.num_readings,
             "window": _window(training),
         }
-        described = {"model": self.model, "config": self.resolved(), "seed": int(self.seed)}
-        self.identity_ = content_checksum(
-            [described, VERSION, self.data_, None if held_out is None else held_out.fingerprint]
-        )
+        self.identity_ = self._identity(held_out)
+        if network is not None and network.identity_ != self.network_alone()._identity(held_out, self.data_):
+            raise ConfigError("network: was trained on other data, or with other settings, seed or version than here.")
         if folder is not None and resume:
             refuse_other_run(folder, self.identity_)
         with torch.random.fork_rng(devices=[]):
@@ -134,18 +136,24 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 self.history_ = self.model_.fit(learned_from, chosen_by, int(self.seed))
             else:
                 self.model_.prepare(learned_from, chosen_by, int(self.seed))
-                self.history_ = train(
-                    self.model_.network,
-                    learned_from,
-                    chosen_by,
-                    train_config,
-                    seed=int(self.seed),
-                    run=folder,
-                    resume=resume,
-                    identity=self.identity_,
-                    show=self.progress,
-                    tensorboard=tensorboard,
-                )
+                if train_config.teacher and network is None:
+                    learned_from.goals = goals_of(learned_from, self._spec(), train_config.teacher, int(self.seed))
+                if network is not None:
+                    self.model_.network.load_state_dict(network.model_.state_dict())
+                    self.history_ = network.history_
+                else:
+                    self.history_ = train(
+                        self.model_.network,
+                        learned_from,
+                        chosen_by,
+                        train_config,
+                        seed=int(self.seed),
+                        run=folder,
+                        resume=resume,
+                        identity=self.identity_,
+                        show=self.progress,
+                        tensorboard=tensorboard,
+                    )
             self.notes_ = self.model_.finish(chosen_by)
             self._learn_from_validation(chosen_by)
             if folder is not None and parallel.rank() == 0:
@@ -195,12 +203,31 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ConfigError(f"seed={self.seed!r}: a seed is a whole number, 0 or above.")
         preset, own = configs.nest(entry.presets[self.preset]), configs.nest(self.config or {})
         model_config = configs.make(entry.config, preset["model"], own["model"], where="model.")
+        if "epochs" in own["train"]:
+            preset["train"] = {name: value for name, value in preset["train"].items() if name != "least_steps"}
         return entry, model_config, configs.make(TrainConfig, preset["train"], own["train"], where="train.")
 
     def resolved(self) -> dict[str, dict[str, Any]]:
         """Every setting of the groups "model" and "train", from `config`, the preset and the defaults."""
         _, model_config, train_config = self._configs()
         return {"model": configs.to_dict(model_config), "train": configs.to_dict(train_config)}
+
+    def network_alone(self) -> Classifier:
+        """The network of a blend as a classifier of its own, not fitted."""
+        if self.model != "blend":
+            raise ConfigError(f"Only a blend has a network beside something else; this is '{self.model}'.")
+        resolved = self.resolved()
+        own = {f"train.{name}": value for name, value in resolved["train"].items()}
+        for name, value in resolved["model"].items():
+            part, _, setting = name.partition(".")
+            own |= {f"model.{setting}": value} if part == "raindrop" else {}
+        return Classifier("raindrop", preset=self.preset, config=own, seed=self.seed)
+
+    def _identity(self, held_out: EventTable | None, data: Mapping[str, Any] | None = None) -> str:
+        """Names what is trained on what."""
+        described = {"model": self.model, "config": self.resolved(), "seed": int(self.seed)}
+        fingerprint = None if held_out is None else held_out.fingerprint
+        return content_checksum([described, VERSION, data or self.data_, fingerprint])
 
     def _refuse_train_settings(self, config: TrainConfig, tensorboard: bool) -> None:
         """A model without the training loop cannot follow its settings."""
@@ -341,7 +368,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "calibrator": self.calibrator_.to_dict(),
             "identity": self.identity_,
         }
-        weights = self.model_.state_dict()
+        weights = {name: smallest(tensor) for name, tensor in self.model_.state_dict().items()}
         if self.conformal_ is not None:
             weights |= {f"{CONFORMAL}{name}": torch.from_numpy(x) for name, x in vars(self.conformal_).items()}
         return write_model(folder, about, weights)

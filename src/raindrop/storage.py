@@ -42,6 +42,15 @@ def write_model(folder: Path, about: Mapping[str, Any], weights: Mapping[str, Te
     return folder
 
 
+def smallest(tensor: Tensor) -> Tensor:
+    """The same numbers in the smallest type that holds all of them exactly; a model takes them back into its own."""
+    narrower = (torch.float16, torch.float32) if tensor.is_floating_point() else (torch.int16, torch.int32)
+    for kind in narrower if tensor.dtype != torch.bool else ():
+        if kind.itemsize < tensor.dtype.itemsize and torch.equal(tensor.to(kind).to(tensor.dtype), tensor):
+            return tensor.to(kind)
+    return tensor
+
+
 def refuse_other_run(folder: Path, identity: str) -> None:
     """Raise where a folder holds the finished model of another run than `identity`, or something like it."""
     try:

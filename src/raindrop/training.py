@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -39,6 +39,8 @@ class TrainConfig:
 
     epochs: int = 20
     """How often the training samples are gone through."""
+    least_steps: int = 0
+    """Small tables are gone through more often, until there are so many steps; epochs that are asked for are kept."""
     batch: int = 128
     """Samples in a batch."""
     sampling: Literal["auto", "natural", "balanced"] = "auto"
@@ -67,6 +69,10 @@ class TrainConfig:
     """Largest share of a training sample's readings left out at random, drawn anew for each sample."""
     drop_sensors: float = 0.0
     """Largest share of a training sample's sensors left out at random, drawn anew for each sample."""
+    half: bool = False
+    """The weights end rounded to half precision, so that the saved model is half as large."""
+    teacher: float = 0.0
+    """Weight, against the labels, of what trees that have not seen a sample say of it with all its readings."""
     holdout: float = 0.1
     """Share of the training samples used for validation where no validation table is given; 0 uses none."""
     checkpoint_minutes: float = 5.0
@@ -76,6 +82,8 @@ class TrainConfig:
         for name in ("epochs", "batch"):
             if getattr(self, name) < 1:
                 raise ValueError(f"train.{name} must be at least 1, not {getattr(self, name)}.")
+        if not 0 <= self.teacher <= 1 or self.least_steps < 0:
+            raise ValueError("train.teacher is from 0 to 1, and train.least_steps at least 0.")
         for name in ("drop_readings", "drop_sensors", "holdout", "average", "warmup"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"train.{name} must be at least 0 and below 1, not {getattr(self, name)}.")
@@ -119,6 +127,7 @@ def train(
     if validation is not None:
         _require_judgement(cast(NDArray[np.int64], validation.labels), config.metric)
     steps = max(1, -(-len(training) // config.batch))
+    config = replace(config, epochs=max(config.epochs, -(-config.least_steps // steps)))
     saved = time.monotonic()
     board = _board(run, tensorboard)
     if progress.history:  # the kill may have come between the checkpoint and the log
@@ -180,6 +189,8 @@ def train(
     final = best or average
     if final is not None:
         model.load_state_dict(final)
+    if config.half:
+        _round(weights)
     model.eval()
     return progress.history
 
@@ -204,7 +215,10 @@ def _step(
         batch = training.batch(share, rng=rng, drop_readings=config.drop_readings, drop_sensors=config.drop_sensors)
         keep_memory_for(batch.num_slots * batch.num_sensors)
         output = model(batch)
-        objective = classification_loss(output, cast(Tensor, batch.label)) + output.penalty
+        objective = (
+            classification_loss(output, cast(Tensor, batch.label if batch.goal is None else batch.goal))
+            + output.penalty
+        )
         loss = float(objective.detach())
         if not math.isfinite(loss):
             raise TrainingError(f"The loss became {loss} in epoch {draw[1] + 1}, step {draw[2] + 1}. {_CALMER}")
@@ -216,11 +230,12 @@ def _step(
     return loss
 
 
-def classification_loss(output: Output, label: Tensor) -> Tensor:
-    """Cross entropy; of each member by itself where there are several, so that they stay different."""
+def classification_loss(output: Output, goal: Tensor) -> Tensor:
+    """Cross entropy with labels (b,) or probabilities (b, class); of each of several members by itself, so that they
+    stay different."""
     if output.members is None:
-        return F.cross_entropy(output.logits, label)
-    return F.cross_entropy(output.members.flatten(0, 1), label.repeat_interleave(output.members.shape[1]))
+        return F.cross_entropy(output.logits, goal)
+    return F.cross_entropy(output.members.flatten(0, 1), goal.repeat_interleave(output.members.shape[1], dim=0))
 
 
 def outputs(model: Model, data: Collator, show: bool = False) -> Iterator[Output]:
@@ -269,6 +284,15 @@ def _require_judgement(labels: NDArray[np.int64], metric: str) -> None:
             f"All {len(labels):,} validation samples are of one class, so there is no {metric} to choose an epoch by. "
             "Give a validation table with several classes, or set train.metric=log_loss."
         )
+
+
+def _round(weights: list[nn.Parameter]) -> None:
+    """To half precision, but those with numbers beyond its range."""
+    with torch.no_grad():
+        for parameter in weights:
+            rounded = parameter.half().float()
+            if bool(rounded.isfinite().all()):
+                parameter.copy_(rounded)
 
 
 def _imbalanced(labels: NDArray[np.int64]) -> bool:

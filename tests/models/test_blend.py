@@ -21,7 +21,16 @@ from raindrop.report.card import card_of
 from raindrop.training import probabilities
 
 NETWORK = {name.replace("model.", "model.raindrop."): value for name, value in QUICK.items()}
-TREES = {"rounds": 8, "learning_rate": 0.2, "min_samples": 3, "leaves": 4, "patience": 4, "l2": 0.0, "columns": 0.5}
+TREES = {
+    "summaries": "nine",
+    "rounds": 8,
+    "learning_rate": 0.2,
+    "min_samples": 3,
+    "leaves": 4,
+    "patience": 4,
+    "l2": 0.0,
+    "columns": 0.5,
+}
 SMALL = NETWORK | {f"model.trees.{name}": value for name, value in TREES.items()}
 
 
@@ -72,6 +81,23 @@ def test_its_parts_are_what_either_model_is_by_itself(fitted, alone, parts):
     for part, by_itself in zip((fitted.model_.raindrop, fitted.model_.trees), alone, strict=True):
         np.testing.assert_allclose(probabilities(part, data), by_itself.predict_proba(parts[2]), atol=1e-6)
     assert [r["validation"] for r in fitted.history_] == [r["validation"] for r in alone[0].history_]
+
+
+def test_a_network_that_is_there_is_taken_and_not_trained_again(fitted, alone, parts, monkeypatch):
+    monkeypatch.setattr("raindrop.classifier.train", lambda *_, **__: pytest.fail("trained again"))
+    again = Classifier("blend", config=SMALL, seed=5).fit(parts[0], validation=parts[1], network=alone[0])
+    np.testing.assert_array_equal(again.predict_proba(parts[2]), fitted.predict_proba(parts[2]))
+    assert again.notes_ == fitted.notes_
+    assert again.history_ == alone[0].history_
+
+
+def test_a_network_of_other_data_settings_or_seed_is_refused(alone, parts):
+    with pytest.raises(ConfigError, match=r"^network: was trained on other data"):
+        Classifier("blend", config=SMALL, seed=6).fit(parts[0], validation=parts[1], network=alone[0])
+    with pytest.raises(ConfigError, match=r"^network: was trained on other data"):
+        Classifier("blend", config=SMALL, seed=5).fit(parts[2], validation=parts[1], network=alone[0])
+    with pytest.raises(ConfigError, match=r"^Only a blend has a network"):
+        Classifier("raindrop", config=QUICK, seed=5).fit(parts[0], validation=parts[1], network=alone[0])
 
 
 def test_the_mixing_has_the_lowest_validation_loss_of_all_that_were_tried(fitted, alone, parts):
@@ -178,5 +204,8 @@ def test_a_setting_of_one_part_leaves_the_presets_others():
     wanted = {f"raindrop.{name}": value for name, value in tuned["raindrop"]["model"].items()} | {
         "raindrop.prune": 0.25
     }
-    wanted |= {f"trees.{name}": value for name, value in tuned["trees"]["model"].items()} | {"trees.rounds": 7}
+    wanted |= {f"trees.{name}": value for name, value in tuned["trees"]["model"].items()} | {
+        "trees.rounds": 7,
+        "trees.summaries": "more",
+    }
     assert held["model"] == wanted

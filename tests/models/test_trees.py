@@ -14,9 +14,10 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from raindrop.batch import Collator
 from raindrop.classifier import Classifier, load
 from raindrop.errors import ConfigError, MissingExtraError
+from raindrop.events import EventTable
 from raindrop.models import DataSpec
-from raindrop.models.slots import summaries_of
-from raindrop.models.trees import Trees, TreesConfig, columns_of
+from raindrop.models.summarising import details_of, summaries_of
+from raindrop.models.trees import Trees, TreesConfig
 from raindrop.scaling import Scaler
 from raindrop.summaries import SUMMARIES, summarise
 from raindrop.training import probabilities
@@ -73,11 +74,68 @@ def test_the_summaries_of_a_batch_are_those_of_its_scaled_table(table, make_batc
     assert found[0, 1, 0] == 0
 
 
-def test_columns_are_the_same_whoever_is_summarised_along(table, monkeypatch):
+def test_details_are_what_a_loop_over_readings_finds(table, make_batch):
+    batch = make_batch(table)
+    found, whole = (part.numpy() for part in details_of(batch, recent=5.0))
+    time = batch.time.double()[batch.slot].numpy()
+    value = batch.value.double().numpy()
+    for sample in range(batch.num_samples):
+        mine = (batch.sample == sample).numpy()
+        if not mine.any():
+            assert np.isnan(whole[sample]).all()
+            assert np.isnan(found[sample]).all()
+            continue
+        start, end = time[mine].min(), time[mine].max()
+        counts = np.bincount(batch.sensor.numpy()[mine], minlength=batch.num_sensors)
+        expected = [end, start, end - start, mine.sum(), (counts > 0).sum(), counts.max()]
+        np.testing.assert_allclose(whole[sample], expected, rtol=1e-12)
+        for sensor in range(batch.num_sensors):
+            own = mine & (batch.sensor == sensor).numpy()
+            if not own.any():
+                assert np.isnan(found[sample, sensor]).all()
+                continue
+            t, x = time[own], value[own]
+            weight = np.exp((t - t[-1]) / 5.0)
+            slope = np.polyfit(t, x, 1)[0] if len(x) > 1 else 0.0
+            step = np.abs(np.diff(x)).mean() if len(x) > 1 else 0.0
+            wanted = [
+                end - t[-1],
+                t[0],
+                x[max(len(x) - 2, 0)],
+                x[max(len(x) - 3, 0)],
+                slope,
+                weight @ x / weight.sum(),
+                step,
+            ]
+            np.testing.assert_allclose(found[sample, sensor], [*wanted, t.mean()], rtol=1e-6, atol=1e-9)
+
+
+def test_trees_that_see_more_tell_what_nine_summaries_do_not():
+    rng = np.random.default_rng(0)  # the label is the order of the middle readings, which no summary of the nine knows
+    turned = rng.integers(0, 2, 200)
+    values = [(0.0, *((1.0, 2.0) if turn else (2.0, 1.0)), 0.0) for turn in turned]
+    table = EventTable.from_columns(
+        sample=np.repeat(np.arange(200), 4),
+        time=np.tile(np.arange(4.0), 200),
+        sensor=["a"] * 800,
+        value=np.ravel(values),
+    ).with_labels(turned)
+    train, test = table[np.arange(100)], table[np.arange(100, 200)]
+    accuracy = {}
+    for seen in ("nine", "more"):
+        clf = Classifier("trees", config={**SMALL, "model.summaries": seen, "train.holdout": 0.0}).fit(train)
+        accuracy[seen] = (clf.predict(test) == test.labels).mean()
+    assert accuracy["more"] == 1.0
+    assert accuracy["nine"] < 0.7
+
+
+@pytest.mark.parametrize("seen", ["nine", "more"])
+def test_columns_are_the_same_whoever_is_summarised_along(table, monkeypatch, seen):
     data = Collator(table, Scaler.fit(table), np.unique(table.labels))
-    whole = columns_of(data)[0]
+    trees = Trees(TreesConfig(summaries=seen), DataSpec(table.sensors, 2))
+    whole = trees.table_of(data)[0]
     monkeypatch.setattr("raindrop.models.trees.CHUNK", 7)
-    np.testing.assert_array_equal(columns_of(data)[0], whole)
+    np.testing.assert_array_equal(trees.table_of(data)[0], whole)
 
 
 @ENGINES
@@ -90,7 +148,7 @@ def test_probabilities_are_the_engines_own(table, grown, engine, classes, valida
     clf = Classifier("trees", config={**SMALL, "model.engine": engine, "train.holdout": 0.0})
     clf.fit(parts[0], validation=parts[1])
     data = clf._collator(table, labelled=True)
-    columns, rounds = columns_of(data)[0], len(clf.model_.root) // clf.model_.scores
+    columns, rounds = clf.model_.table_of(data)[0], len(clf.model_.root) // clf.model_.scores
     if engine == "sklearn":
         own = list(grown[0].staged_predict_proba(columns))[rounds - 1]
     else:

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from raindrop.batch import Batch, Collator
 from raindrop.models.base import DataSpec, uniform
+from raindrop.models.summarising import summaries_of
 from raindrop.summaries import SUMMARIES
 
 CONTEXT = 4  # what is said of a sample as a whole beside its statics: `Summaries.whole`
@@ -187,23 +188,3 @@ class SlotMessages(nn.Module):
         guess = torch.einsum("bvd,vdc->bvc", torch.relu(message), self.decode) + self.decode_bias
         error = ((guess - truth).square().sum(-1) * has).sum() / has.sum().clamp_min(1)
         return self.norm(own + message), error
-
-
-def summaries_of(batch: Batch, dtype: torch.dtype = torch.float64) -> Tensor:
-    """(b, u, 9): what `summaries.summarise` computes of a table; NaN without a reading, but count 0."""
-    held, value = batch.senders, batch.value.to(dtype)
-    count = held.counts.to(dtype)
-    mean = held.sum(value) / count.clamp_min(1)
-    variance = held.sum((value - held.spread(mean)).square()) / count.clamp_min(1)
-    spread = variance.masked_fill(variance == 0, 1.0).sqrt() * (variance > 0)  # a gradient at 0 too
-    start = held.offsets
-    end = (start + held.counts - 1).clamp_min(0)
-    beyond = value.new_zeros(1)  # where an empty last segment starts
-    ordered = torch.cat([value[held.rows], beyond])
-    when = torch.cat([batch.time.to(dtype)[batch.slot[held.rows]], beyond])
-    low = value.new_full((held.num,), torch.inf).scatter_reduce(0, held.index, value, "amin")
-    high = value.new_full((held.num,), -torch.inf).scatter_reduce(0, held.index, value, "amax")
-    first, last = ordered[start], ordered[end]
-    known = torch.stack([mean, low, high, spread, first, last, last - first, when[end]], dim=1)
-    known = known.masked_fill((count == 0)[:, None], torch.nan)
-    return torch.cat([count[:, None], known], dim=1).view(batch.num_samples, batch.num_sensors, len(SUMMARIES))

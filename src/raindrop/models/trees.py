@@ -1,4 +1,4 @@
-"""Trees: nine summaries per sensor and the statics into gradient boosting, the yardstick for every network.
+"""Trees: summaries of each sensor and the statics into gradient boosting, the yardstick for every network.
 
 Boosting as in Friedman, "Greedy function approximation" (Annals of Statistics 2001), grown on histograms by
 scikit-learn or by LightGBM (Ke et al., NeurIPS 2017). The score of class c is
@@ -25,9 +25,10 @@ from torch.nn import functional as F
 from raindrop.batch import Batch, Collator
 from raindrop.errors import MissingExtraError
 from raindrop.models.base import DataSpec, DirectModel, Output
-from raindrop.models.slots import summaries_of
+from raindrop.models.summarising import details_of, summaries_of
 
 CHUNK = 1024  # samples summarised at once while learning
+RECENT = 8  # of a window so many parts are as long as "recent" looks back
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,8 @@ class TreesConfig:
 
     engine: Literal["sklearn", "lightgbm"] = "sklearn"
     """Who grows them: scikit-learn, or LightGBM (extra `trees`)."""
+    summaries: Literal["nine", "more"] = "nine"
+    """What they see of a sensor: nine summaries, or also details such as slope and time since the last reading."""
     rounds: int = 1000
     """Most rounds of boosting, one tree per round, or one per class and round where there are more than two."""
     patience: int = 50
@@ -59,6 +62,9 @@ class TreesConfig:
             raise ValueError(f"columns is a share of the summaries, above 0 and up to 1, not {self.columns}.")
         if self.learning_rate <= 0 or self.l2 < 0:
             raise ValueError("learning_rate must be positive and l2 at least 0.")
+
+
+Labelled = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
@@ -90,6 +96,7 @@ class Trees(DirectModel):
     def __init__(self, config: TreesConfig, spec: DataSpec):
         super().__init__(config, spec)
         self.config = config
+        self.recent = max(spec.window[1] - spec.window[0], 1e-9) / RECENT
         self.scores = 1 if spec.num_classes == 2 else spec.num_classes
         self._hold([], np.zeros(self.scores))
 
@@ -117,10 +124,18 @@ class Trees(DirectModel):
     # ---------------------------------------------------------------- using
 
     def forward(self, batch: Batch) -> Output:
-        summaries = summaries_of(batch).flatten(1)  # (b, u 9)
-        score = self.leaves_of(torch.cat([summaries, batch.statics.double()], dim=1)).sum(1) + self.baseline
+        columns = self.columns(batch)
+        score = self.leaves_of(columns).sum(1) + self.baseline
         logits = score if self.scores > 1 else torch.cat([torch.zeros_like(score), score], dim=1)
+        summaries = columns[:, : columns.shape[1] - batch.statics.shape[1]]
         return Output(logits.float(), summaries.nan_to_num(0.0).float(), logits.new_zeros(()).float())
+
+    def columns(self, batch: Batch) -> Tensor:
+        """(b, column): the summaries of all sensors, and the statics."""
+        seen = [summaries_of(batch).flatten(1)]  # (b, u 9)
+        if self.config.summaries == "more":
+            seen += [part.flatten(1) for part in details_of(batch, self.recent)]
+        return torch.cat([*seen, batch.statics.double()], dim=1)
 
     def leaves_of(self, x: Tensor) -> Tensor:
         """f(x) of every tree: (b, column) -> (b, round, score). All samples walk down all trees in step."""
@@ -135,8 +150,8 @@ class Trees(DirectModel):
 
     def fit(self, training: Collator, validation: Collator | None, seed: int) -> list[dict[str, Any]]:
         """Grow trees; with validation samples, keep the number of rounds with the lowest log loss on them."""
-        known = columns_of(training)
-        held_out = None if validation is None else columns_of(validation)
+        known = self.table_of(training)
+        held_out = None if validation is None else self.table_of(validation)
         grow = {"sklearn": grow_sklearn, "lightgbm": grow_lightgbm}[self.config.engine]
         trees, baseline = grow(self.config, known, held_out, self.scores, seed)
         self._hold(trees, baseline)
@@ -151,6 +166,12 @@ class Trees(DirectModel):
         self.eval()
         return history
 
+    def table_of(self, data: Collator) -> Labelled:
+        """(samples, columns) and the labels, of all samples."""
+        chunks = np.split(np.arange(len(data)), range(CHUNK, len(data), CHUNK))
+        columns = [self.columns(data.batch(positions)).numpy() for positions in chunks]
+        return np.concatenate(columns), cast(NDArray[np.int64], data.labels)
+
     def _losses(self, x: NDArray[np.float64], label: NDArray[np.int64]) -> list[float]:
         """The mean log loss after each round."""
         total = torch.zeros(len(self.root) // self.scores, dtype=torch.float64)
@@ -162,18 +183,6 @@ class Trees(DirectModel):
             loss = F.cross_entropy(score.flatten(0, 1), wanted.repeat_interleave(score.shape[1]), reduction="none")
             total += loss.view(len(part), -1).sum(0)
         return cast(list[float], (total / len(x)).tolist())
-
-
-Labelled = tuple[NDArray[np.float64], NDArray[np.int64]]
-
-
-def columns_of(data: Collator) -> Labelled:
-    """(samples, sensors x 9 + statics) and the labels, of all samples."""
-    parts = []
-    for positions in np.split(np.arange(len(data)), range(CHUNK, len(data), CHUNK)):
-        batch = data.batch(positions)
-        parts.append(torch.cat([summaries_of(batch).flatten(1), batch.statics.double()], dim=1).numpy())
-    return np.concatenate(parts), cast(NDArray[np.int64], data.labels)
 
 
 def grow_sklearn(

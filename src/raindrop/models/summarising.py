@@ -1,0 +1,89 @@
+"""What a sensor's readings come to, for a whole batch at once: the nine summaries, and details beside them.
+
+Axes as in raindrop.py: n a reading, b a sample, s a timestamp, u a sensor.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from raindrop.batch import Batch
+from raindrop.summaries import SUMMARIES
+
+DETAILS = ("time_since_last", "time_of_first", "last_but_one", "last_but_two", "slope", "recent", "step", "mean_time")
+WHOLE = ("end", "start", "length", "readings", "sensors", "most_readings")
+
+
+def summaries_of(batch: Batch, dtype: torch.dtype = torch.float64) -> Tensor:
+    """(b, u, 9): what `summaries.summarise` computes of a table; NaN without a reading, but count 0."""
+    held, value = batch.senders, batch.value.to(dtype)
+    count = held.counts.to(dtype)
+    mean = held.sum(value) / count.clamp_min(1)
+    variance = held.sum((value - held.spread(mean)).square()) / count.clamp_min(1)
+    spread = variance.masked_fill(variance == 0, 1.0).sqrt() * (variance > 0)  # a gradient at 0 too
+    start = held.offsets
+    end = (start + held.counts - 1).clamp_min(0)
+    beyond = value.new_zeros(1)  # where an empty last segment starts
+    ordered = torch.cat([value[held.rows], beyond])
+    when = torch.cat([batch.time.to(dtype)[batch.slot[held.rows]], beyond])
+    low = value.new_full((held.num,), torch.inf).scatter_reduce(0, held.index, value, "amin")
+    high = value.new_full((held.num,), -torch.inf).scatter_reduce(0, held.index, value, "amax")
+    first, last = ordered[start], ordered[end]
+    known = torch.stack([mean, low, high, spread, first, last, last - first, when[end]], dim=1)
+    known = known.masked_fill((count == 0)[:, None], torch.nan)
+    return torch.cat([count[:, None], known], dim=1).view(batch.num_samples, batch.num_sensors, len(SUMMARIES))
+
+
+def details_of(batch: Batch, recent: float) -> tuple[Tensor, Tensor]:
+    """(b, u, 8) and (b, 6): the DETAILS of each sensor, NaN without a reading, and the WHOLE of each sample, NaN too.
+
+    "recent" is a mean in which a reading weighs exp(-age / recent), "step" the mean size of a change from one reading
+    to the next, "slope" that of a straight line through the readings; both are 0 for a sensor that was read once.
+    """
+    held = batch.senders
+    value, time = batch.value.double(), batch.time.double()[batch.slot]  # (n,)
+    count = held.counts.double()
+    number = count.clamp_min(1)
+    start = held.offsets
+    last = (start + held.counts - 1).clamp_min(0)
+    beyond = value.new_zeros(1)  # where an empty last segment starts
+    ordered, when = torch.cat([value[held.rows], beyond]), torch.cat([time[held.rows], beyond])
+    one_before, two_before = (torch.maximum(last - back, start).clamp_max(len(value)) for back in (1, 2))
+
+    mean, mean_time = held.sum(value) / number, held.sum(time) / number
+    apart = time - held.spread(mean_time)
+    spread = held.sum(apart.square())
+    together = held.sum(apart * (value - held.spread(mean)))
+    slope = torch.where(spread > 1e-9 * recent**2, together / spread.clamp_min(1e-300), 0.0)
+    weight = torch.exp((time - held.spread(when[last])) / recent)
+    decayed = held.sum(weight * value) / held.sum(weight).clamp_min(1e-300)
+    change = torch.zeros_like(value)
+    change[held.rows[1:]] = ordered[1:-1].sub(ordered[:-2]).abs()
+    first_rows = held.rows[start[held.counts > 0]]
+    change[first_rows] = 0.0  # its reading before is another sensor's
+    step = held.sum(change) / (count - 1).clamp_min(1)
+
+    moments = torch.cat([batch.time.double(), beyond])
+    edge, empty = batch.samples.offsets, batch.samples.counts == 0
+    begin, end = moments[edge], moments[(edge + batch.samples.counts - 1).clamp_min(0)]
+    per_sensor = count.view(batch.num_samples, batch.num_sensors)
+    whole = torch.stack(
+        [end, begin, end - begin, per_sensor.sum(1), (per_sensor > 0).sum(1).double(), per_sensor.amax(1)], dim=1
+    )
+    since = end.repeat_interleave(batch.num_sensors) - when[last]
+    known = torch.stack(
+        [
+            since,
+            when[start.clamp_max(len(value))],
+            ordered[one_before],
+            ordered[two_before],
+            slope,
+            decayed,
+            step,
+            mean_time,
+        ],
+        dim=1,
+    )
+    known = known.masked_fill((count == 0)[:, None], torch.nan)
+    return known.view(batch.num_samples, batch.num_sensors, len(DETAILS)), whole.masked_fill(empty[:, None], torch.nan)
