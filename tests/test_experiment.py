@@ -49,6 +49,7 @@ def test_table1_is_both_labels_of_p12_and_p19_with_and_without_iculos():
     raindrop = next(row for row in found["table1_p19"].rows if row.name == "Raindrop")
     assert found["table1_p19"].published_for(raindrop, "", Setting(), "auprc") == (51.8, 5.5)
     assert found["table1_p12_los"].published_for(raindrop, "", Setting(), "auroc") == (72.1, 1.3)
+    assert found["table1_p12"].published_for(raindrop, "", Setting(), "auprc") == (44.0, None)
 
 
 def test_published_figures_of_settings_2_to_4_and_the_ablation_are_those_of_the_paper():

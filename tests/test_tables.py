@@ -100,6 +100,11 @@ def test_the_table_says_when_the_trees_win_and_when_they_do_not(tmp_path):
     assert verdicts(summary.experiment, {}) == []
 
 
+def test_a_published_mean_without_a_spread_stands_alone(tmp_path):
+    text = markdown(made(text=FILE + PUBLISHED.replace("[80.0, 1.5]", "80.0"), tmp_path=tmp_path))
+    assert "| Net | 3 | 85.0 ± 5.0 | 80.0 | +5.0 |" in text
+
+
 def test_markdown_has_the_figures_the_published_ones_and_the_test(tmp_path):
     text = markdown(made(tmp_path=tmp_path))
     p = stats.ttest_rel(list(TREES.values()), list(NET.values())).pvalue

@@ -111,12 +111,12 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """Figures of others, in percent: row -> setting or scenario -> metric -> (mean, standard deviation)."""
+    """Figures of others, in percent: row -> setting or scenario -> metric -> mean, or (mean, standard deviation)."""
 
     source: str = ""
     same_data: bool = True
     """Whether they are of this data set and label, so that a difference means something."""
-    figures: dict[str, dict[str, dict[str, tuple[float, float]]]] = field(default_factory=dict)
+    figures: dict[str, dict[str, dict[str, float | tuple[float, float]]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,10 +134,13 @@ class Experiment:
     note: str = ""
     published: Published = field(default_factory=Published)
 
-    def published_for(self, row: Row, scenario: str, setting: Setting, metric: str) -> tuple[float, float] | None:
-        """(mean, standard deviation) in percent, where there is one."""
+    def published_for(
+        self, row: Row, scenario: str, setting: Setting, metric: str
+    ) -> tuple[float, float | None] | None:
+        """(mean, standard deviation) in percent, as far as they are known."""
         columns = self.published.figures.get(row.published or row.name, {})
-        return columns.get(column_name(scenario, setting), {}).get(metric)
+        found = columns.get(column_name(scenario, setting), {}).get(metric)
+        return found if found is None or isinstance(found, tuple) else (found, None)
 
     def columns(self) -> list[tuple[str, Setting]]:
         """(scenario, setting) of each block of the table."""

@@ -167,7 +167,10 @@ def _mean(record: dict[str, Any], bold: Callable[[str], str]) -> str:
 
 
 def _published(record: dict[str, Any]) -> str:
-    return "" if record["published"] is None else f"{record['published']:.1f} ± {record['published_sd']:.1f}"
+    if record["published"] is None:
+        return ""
+    spread = "" if record["published_sd"] is None else f" ± {record['published_sd']:.1f}"
+    return f"{record['published']:.1f}{spread}"
 
 
 def _behind(record: dict[str, Any]) -> str:
