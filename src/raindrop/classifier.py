@@ -5,39 +5,38 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, Self, cast
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
-from raindrop import config as configs
 from raindrop import parallel
 from raindrop.batch import Batch, Collator, in_order
-from raindrop.calibration import METHODS, Calibrator, Method
+from raindrop.calibration import Calibrator, Method
+from raindrop.configured import Configured
 from raindrop.conformal import Conformal
-from raindrop.errors import ConfigError, DataError, ModelFileError, suggest
+from raindrop.errors import ConfigError, DataError, ModelFileError
 from raindrop.events import EventTable
 from raindrop.files import content_checksum, refuse_to_overwrite, run_folder
 from raindrop.graph import SensorGraphs
 from raindrop.metrics import evaluate
-from raindrop.models import MODELS, DataSpec, DirectModel, Entry, Model
+from raindrop.models import MODELS, DataSpec, DirectModel, Model
 from raindrop.predictions import Predictions
 from raindrop.scaling import Scaler
 from raindrop.splits import write_parts
 from raindrop.storage import read_model, refuse_other_run, smallest, write_model
 from raindrop.teacher import goals_of
-from raindrop.training import TrainConfig, outputs, probabilities, train
+from raindrop.training import outputs, probabilities, train
 from raindrop.version import VERSION
 
 CONFORMAL = "conformal/"  # before the names of its arrays, beside the weights
 
 
-class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class Classifier(ClassifierMixin, Configured):  # type: ignore[misc]
     """Any model of the library behind one interface.
 
     model: its name; preset: "paper" (as written), "tuned" (the best we know) or, for Raindrop, "graph" (to
@@ -46,25 +45,6 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     training never saw; calibrate: make probabilities mean what they say, by a "temperature" or "isotonic", both fitted
     on validation samples; progress: show bars.
     """
-
-    def __init__(
-        self,
-        model: str = "raindrop",
-        *,
-        preset: str = "tuned",
-        config: Mapping[str, Any] | None = None,
-        seed: int = 0,
-        unknown_sensors: Literal["error", "ignore"] = "error",
-        calibrate: Method = "none",
-        progress: bool = False,
-    ):
-        self.model = model
-        self.preset = preset
-        self.config = config
-        self.seed = seed
-        self.unknown_sensors = unknown_sensors
-        self.calibrate = calibrate
-        self.progress = progress
 
     # ---------------------------------------------------------------- learning
 
@@ -187,31 +167,6 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.calibrator_ = Calibrator.fit(self.calibrate, truth, probability)
             self.conformal_ = Conformal.fit(truth, self.calibrator_(probability))
 
-    def _configs(self) -> tuple[Entry, Any, TrainConfig]:
-        if self.model not in MODELS:
-            raise ConfigError(f"Unknown model '{self.model}': {suggest(self.model, MODELS)}")
-        entry = MODELS[self.model]
-        if self.preset not in entry.presets:
-            raise ConfigError(
-                f"Model '{self.model}' has no preset '{self.preset}': {suggest(self.preset, entry.presets)}"
-            )
-        if self.unknown_sensors not in ("error", "ignore"):
-            raise ConfigError(f"unknown_sensors is 'error' or 'ignore', not '{self.unknown_sensors}'.")
-        if self.calibrate not in METHODS:
-            raise ConfigError(f"Unknown calibration '{self.calibrate}': {suggest(str(self.calibrate), METHODS)}")
-        if not isinstance(self.seed, (int, np.integer)) or not 0 <= self.seed < 2**63:
-            raise ConfigError(f"seed={self.seed!r}: a seed is a whole number, 0 or above.")
-        preset, own = configs.nest(entry.presets[self.preset]), configs.nest(self.config or {})
-        model_config = configs.make(entry.config, preset["model"], own["model"], where="model.")
-        if "epochs" in own["train"]:
-            preset["train"] = {name: value for name, value in preset["train"].items() if name != "least_steps"}
-        return entry, model_config, configs.make(TrainConfig, preset["train"], own["train"], where="train.")
-
-    def resolved(self) -> dict[str, dict[str, Any]]:
-        """Every setting of the groups "model" and "train", from `config`, the preset and the defaults."""
-        _, model_config, train_config = self._configs()
-        return {"model": configs.to_dict(model_config), "train": configs.to_dict(train_config)}
-
     def network_alone(self) -> Classifier:
         """The network of a blend as a classifier of its own, not fitted."""
         if self.model != "blend":
@@ -228,16 +183,6 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         described = {"model": self.model, "config": self.resolved(), "seed": int(self.seed)}
         fingerprint = None if held_out is None else held_out.fingerprint
         return content_checksum([described, VERSION, data or self.data_, fingerprint])
-
-    def _refuse_train_settings(self, config: TrainConfig, tensorboard: bool) -> None:
-        """A model without the training loop cannot follow its settings."""
-        ignored = [f.name for f in fields(config) if f.name != "holdout" and getattr(config, f.name) != f.default]
-        if ignored or tensorboard:
-            names = ", ".join(f"train.{name}" for name in ignored) or "tensorboard"
-            raise ConfigError(
-                f"Model '{self.model}' is not trained by gradients, so {names} cannot have an effect. Leave it out; "
-                f"the settings of '{self.model}' start with 'model.'."
-            )
 
     def _spec(self) -> DataSpec:
         first, last = self.data_["window"]
