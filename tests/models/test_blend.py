@@ -155,7 +155,7 @@ def test_a_run_stopped_after_an_epoch_and_resumed_ends_the_same(parts, tmp_path,
     def stop(*_):
         raise Stopped
 
-    config = SMALL | {"train.average": 0.9}
+    config = SMALL | {"train.average": 0.9, "train.teacher": 0.5}
     whole = Classifier("blend", config=config).fit(parts[0], validation=parts[1], run=tmp_path / "whole")
     with monkeypatch.context() as patch:
         patch.setattr("raindrop.training._log", stop)  # right after the first epoch's checkpoint
