@@ -117,7 +117,9 @@ class Classifier(ClassifierMixin, Configured):  # type: ignore[misc]
             else:
                 self.model_.prepare(learned_from, chosen_by, int(self.seed))
                 if train_config.teacher and network is None:
-                    learned_from.goals = goals_of(learned_from, self._spec(), train_config.teacher, int(self.seed))
+                    learned_from.goals = goals_of(
+                        learned_from, self._spec(), train_config.teacher, int(self.seed), self.progress
+                    )
                 if network is not None:
                     self.model_.network.load_state_dict(network.model_.state_dict())
                     self.history_ = network.history_

@@ -17,7 +17,7 @@ from raindrop.batch import Collator
 from raindrop.metrics import METRICS
 from raindrop.models import MODELS, DataSpec
 from raindrop.models.trees import Trees, TreesConfig
-from raindrop.training import probabilities
+from raindrop.training import bar, probabilities
 
 FOLDS = 5
 QUICK = {"summaries": "more", "learning_rate": 0.08, "patience": 20, "rounds": 400}  # a third of the preset's time
@@ -25,7 +25,9 @@ QUICK = {"summaries": "more", "learning_rate": 0.08, "patience": 20, "rounds": 4
 KNOWS = 0.95  # of the log loss of the class shares: trees that come no lower know nothing
 
 
-def goals_of(training: Collator, spec: DataSpec, weight: float, seed: int) -> NDArray[np.float32] | None:
+def goals_of(
+    training: Collator, spec: DataSpec, weight: float, seed: int, show: bool = False
+) -> NDArray[np.float32] | None:
     """(samples, classes): `weight` of what the trees say and the rest of the label; None where they know nothing.
 
     Each fifth of the samples is judged by trees grown on the other four.
@@ -37,11 +39,13 @@ def goals_of(training: Collator, spec: DataSpec, weight: float, seed: int) -> ND
     fold = folds_of(labels, np.random.default_rng(seed))
     config = TreesConfig(**MODELS["trees"].presets["tuned"]["model"] | QUICK)
     said = np.empty_like(truth)
-    for number in range(FOLDS):
-        seen, held = training.part(np.flatnonzero(fold != number)), training.part(np.flatnonzero(fold == number))
-        trees = Trees(config, spec)
-        trees.fit(seen, held, seed)
-        said[fold == number] = probabilities(trees, held)
+    with bar(show, FOLDS, "growing trees that teach") as tick:
+        for number in range(FOLDS):
+            seen, held = training.part(np.flatnonzero(fold != number)), training.part(np.flatnonzero(fold == number))
+            trees = Trees(config, spec)
+            trees.fit(seen, held, seed)
+            said[fold == number] = probabilities(trees, held)
+            tick(number + 1, [])
     guess = np.tile(truth.mean(0), (len(truth), 1))
     if METRICS["log_loss"](labels, said) >= KNOWS * METRICS["log_loss"](labels, guess):
         return None  # what they say would only blur the labels

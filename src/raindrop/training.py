@@ -137,7 +137,7 @@ def train(
         if checkpoint is not None and parallel.rank() == 0:
             save_checkpoint(checkpoint, model, optimiser, progress, average, best)
 
-    with torch.random.fork_rng(devices=[]), _bar(show and not progress.done, config.epochs * steps) as tick:
+    with torch.random.fork_rng(devices=[]), bar(show and not progress.done, config.epochs * steps) as tick:
         tick(progress.epoch * steps + progress.step, progress.history)
         while not progress.done:
             epoch, started = progress.epoch, time.monotonic()
@@ -242,7 +242,7 @@ def outputs(model: Model, data: Collator, show: bool = False) -> Iterator[Output
     """The model's output for all samples in order, a few at a time, without gradients."""
     model.eval()
     done = 0
-    with torch.inference_mode(), _bar(show, len(data), "predicting") as tick:
+    with torch.inference_mode(), bar(show, len(data), "predicting") as tick:
         for batch in in_order(data):
             keep_memory_for(batch.num_slots * batch.num_sensors)
             yield model(batch)
@@ -356,7 +356,7 @@ def _board(run: Path | None, wanted: bool) -> Any:
 
 
 @contextmanager
-def _bar(show: bool, total: int, text: str = "training") -> Iterator[Callable[[int, list[dict[str, Any]]], None]]:
+def bar(show: bool, total: int, text: str = "training") -> Iterator[Callable[[int, list[dict[str, Any]]], None]]:
     """A progress bar that shows the latest loss and validation."""
     if not show or parallel.rank() != 0:
         yield lambda done, history: None
@@ -365,8 +365,8 @@ def _bar(show: bool, total: int, text: str = "training") -> Iterator[Callable[[i
     from rich.progress import Progress as Bar
 
     with Bar(TextColumn(text), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"),
-             TimeRemainingColumn()) as bar:  # fmt: skip
-        task = bar.add_task(text, total=total, note="")
+             TimeRemainingColumn()) as shown:  # fmt: skip
+        task = shown.add_task(text, total=total, note="")
 
         def tick(done: int, history: list[dict[str, Any]]) -> None:
             note = ""
@@ -374,6 +374,6 @@ def _bar(show: bool, total: int, text: str = "training") -> Iterator[Callable[[i
                 figures = history[-1].get("validation", {})
                 shown = ", ".join(f"{name} {figures[name]:.3f}" for name in ("auroc", "auprc") if name in figures)
                 note = f"epoch {history[-1]['epoch']} loss {history[-1]['loss']:.4f}" + (f", {shown}" if shown else "")
-            bar.update(task, completed=done, note=note)
+            shown.update(task, completed=done, note=note)
 
         yield tick
