@@ -365,8 +365,8 @@ def bar(show: bool, total: int, text: str = "training") -> Iterator[Callable[[in
     from rich.progress import Progress as Bar
 
     with Bar(TextColumn(text), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"),
-             TimeRemainingColumn()) as shown:  # fmt: skip
-        task = shown.add_task(text, total=total, note="")
+             TimeRemainingColumn()) as line:  # fmt: skip
+        task = line.add_task(text, total=total, note="")
 
         def tick(done: int, history: list[dict[str, Any]]) -> None:
             note = ""
@@ -374,6 +374,6 @@ def bar(show: bool, total: int, text: str = "training") -> Iterator[Callable[[in
                 figures = history[-1].get("validation", {})
                 shown = ", ".join(f"{name} {figures[name]:.3f}" for name in ("auroc", "auprc") if name in figures)
                 note = f"epoch {history[-1]['epoch']} loss {history[-1]['loss']:.4f}" + (f", {shown}" if shown else "")
-            shown.update(task, completed=done, note=note)
+            line.update(task, completed=done, note=note)
 
         yield tick
