@@ -111,3 +111,10 @@ def test_weights_in_half_precision_make_a_smaller_file_with_the_same_probabiliti
             Classifier.load(tmp_path / str(half)).predict_proba(table), clf.predict_proba(table)
         )
     assert sizes[True] < 0.6 * sizes[False]
+
+
+def test_bars_show_the_trees_and_the_training(capsys):
+    Classifier(preset="paper", config=QUICK | {"train.teacher": 0.5}, progress=True).fit(easy_table(48))
+    shown = capsys.readouterr().out
+    assert "growing trees that teach" in shown
+    assert "epoch 3 loss" in shown
