@@ -100,6 +100,13 @@ def test_the_table_says_when_the_trees_win_and_when_they_do_not(tmp_path):
     assert verdicts(summary.experiment, {}) == []
 
 
+def test_a_row_with_fewer_splits_does_not_speak_for_all(tmp_path):
+    experiment, _, _ = planned(prepare(tmp_path, FILE + '\n[[rows]]\nname = "Short"\nmodel = "grud"\n'))
+    known = {"Net": NET, "Trees": TREES, "Short": {1: 0.99}}
+    said = verdicts(experiment, {(name, "", "all sensors", "auroc"): found for name, found in known.items()})
+    assert said == ["all sensors, auroc: the trees win; Net comes closest, 2.0 behind (3 common splits)."]
+
+
 def test_a_published_mean_without_a_spread_stands_alone(tmp_path):
     text = markdown(made(text=FILE + PUBLISHED.replace("[80.0, 1.5]", "80.0"), tmp_path=tmp_path))
     assert "| Net | 3 | 85.0 ± 5.0 | 80.0 | +5.0 |" in text

@@ -131,7 +131,7 @@ def against(best: dict[int, float], rival: dict[int, float], metric: str) -> tup
 
 
 def verdicts(experiment: Experiment, values: ByColumn) -> list[str]:
-    """For each block and figure one sentence: do the trees win over all others, on the splits they share?"""
+    """For each block and figure one sentence: do the trees win over all others that share as many splits as any does?"""
     networks = [row.name for row in experiment.rows if row.model != "trees"]
     trees = [row.name for row in experiment.rows if row.model == "trees"]
     said = []
@@ -147,7 +147,8 @@ def verdicts(experiment: Experiment, values: ByColumn) -> list[str]:
                         gaps.append((ahead, common, network))
             if not gaps:
                 continue
-            ahead, common, network = min(gaps)
+            most = max(common for _, common, _ in gaps)
+            ahead, common, network = min(gap for gap in gaps if gap[1] == most)
             scale = 1.0 if metric in UNSCALED else 100.0
             where = f"{column_name(scenario, setting)}, {metric}"
             over = f"{common} common split{'s' if common > 1 else ''}"
