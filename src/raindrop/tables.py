@@ -131,7 +131,7 @@ def against(best: dict[int, float], rival: dict[int, float], metric: str) -> tup
 
 
 def verdicts(experiment: Experiment, values: ByColumn) -> list[str]:
-    """For each block and figure one sentence: do the trees win over all others that share as many splits as any does?"""
+    """For each block and figure one sentence: do the trees win over those that share as many splits as any does?"""
     networks = [row.name for row in experiment.rows if row.model != "trees"]
     trees = [row.name for row in experiment.rows if row.model == "trees"]
     said = []
