@@ -234,9 +234,9 @@ def test_a_default_that_changed_since_is_not_passed_over(file, done):
     store, (cell, *_) = Store(done), planned(file)[1]
     known = store.read(cell.key)
     assert known is not None
-    changed = known.with_columns(config=known["config"].str.replace('"layers": 2', '"layers": 3'))
+    changed = known.with_columns(config=known["config"].str.replace('"layers": 1', '"layers": 3'))
     changed.write_parquet(done / "cells" / f"{cell.key}.parquet")
-    with pytest.raises(ConfigError, match=r"was run when model.layers was 3 by default; now it is 2"):
+    with pytest.raises(ConfigError, match=r"was run when model.layers was 3 by default; now it is 1"):
         cells_module.refuse_other_defaults([cell], Store(done))
 
 
