@@ -94,12 +94,9 @@ def plan(experiment: Experiment, data: Path, rows: Sequence[Row], numbers: Seque
         for row, seed in product(rows, experiment.seeds):
             where = f"{experiment.name}, row '{row.name}'"
             clf = classifier_of(row, seed, number)
-            key, *network = (
-                content_checksum([VERSION, _described(each, where), table.fingerprint, marks])[:32]
-                for each in ([clf, clf.network_alone()] if row.model == "blend" else [clf])
-            )
+            key = _key(clf, where, table, marks)
+            network_key = _key(clf.network_alone(), where, table, marks) if row.model == "blend" else None
             ranked_on = _mark([table.fingerprint, marks[0]])
-            network_key = network[0] if network else None
             cells.append(Cell(experiment, row, splits, number, seed, folder, key, network_key, ranked_on))
     labelled = table[table.labelled]
     classes, counts = np.unique(labelled.labels, return_counts=True)
@@ -110,6 +107,10 @@ def plan(experiment: Experiment, data: Path, rows: Sequence[Row], numbers: Seque
 def classifier_of(row: Row, seed: int, number: int) -> Classifier:
     """Not fitted yet. Each split draws anew: split 1 with the seed itself, split 2 with the next one, and so on."""
     return Classifier(row.model, preset=row.preset, config=row.config, seed=seed + number - 1)
+
+
+def _key(clf: Classifier, where: str, table: EventTable, marks: Sequence[str]) -> str:
+    return content_checksum([VERSION, _described(clf, where), table.fingerprint, marks])[:32]
 
 
 def _described(clf: Classifier, where: str) -> dict[str, Any]:

@@ -24,15 +24,20 @@ def summaries_of(batch: Batch, dtype: torch.dtype = torch.float64) -> Tensor:
     spread = variance.masked_fill(variance == 0, 1.0).sqrt() * (variance > 0)  # a gradient at 0 too
     start = held.offsets
     end = (start + held.counts - 1).clamp_min(0)
-    beyond = value.new_zeros(1)  # where an empty last segment starts
-    ordered = torch.cat([value[held.rows], beyond])
-    when = torch.cat([batch.time.to(dtype)[batch.slot[held.rows]], beyond])
+    ordered, when = _in_order(batch, dtype)
     low = value.new_full((held.num,), torch.inf).scatter_reduce(0, held.index, value, "amin")
     high = value.new_full((held.num,), -torch.inf).scatter_reduce(0, held.index, value, "amax")
     first, last = ordered[start], ordered[end]
     known = torch.stack([mean, low, high, spread, first, last, last - first, when[end]], dim=1)
     known = known.masked_fill((count == 0)[:, None], torch.nan)
     return torch.cat([count[:, None], known], dim=1).view(batch.num_samples, batch.num_sensors, len(SUMMARIES))
+
+
+def _in_order(batch: Batch, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Values and times sensor by sensor, each in time order, and a 0 behind them: where an empty last sensor starts."""
+    rows, beyond = batch.senders.rows, batch.value.new_zeros(1, dtype=dtype)
+    value, time = batch.value.to(dtype)[rows], batch.time.to(dtype)[batch.slot[rows]]
+    return torch.cat([value, beyond]), torch.cat([time, beyond])
 
 
 def details_of(batch: Batch, recent: float) -> tuple[Tensor, Tensor]:
@@ -47,8 +52,7 @@ def details_of(batch: Batch, recent: float) -> tuple[Tensor, Tensor]:
     number = count.clamp_min(1)
     start = held.offsets
     last = (start + held.counts - 1).clamp_min(0)
-    beyond = value.new_zeros(1)  # where an empty last segment starts
-    ordered, when = torch.cat([value[held.rows], beyond]), torch.cat([time[held.rows], beyond])
+    ordered, when = _in_order(batch, torch.float64)
     one_before, two_before = (torch.maximum(last - back, start).clamp_max(len(value)) for back in (1, 2))
 
     mean, mean_time = held.sum(value) / number, held.sum(time) / number
@@ -64,7 +68,7 @@ def details_of(batch: Batch, recent: float) -> tuple[Tensor, Tensor]:
     change[first_rows] = 0.0  # its reading before is another sensor's
     step = held.sum(change) / (count - 1).clamp_min(1)
 
-    moments = torch.cat([batch.time.double(), beyond])
+    moments = torch.cat([batch.time.double(), value.new_zeros(1)])
     edge, empty = batch.samples.offsets, batch.samples.counts == 0
     begin, end = moments[edge], moments[(edge + batch.samples.counts - 1).clamp_min(0)]
     per_sensor = count.view(batch.num_samples, batch.num_sensors)
