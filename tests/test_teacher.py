@@ -12,6 +12,7 @@ from raindrop.classifier import Classifier
 from raindrop.errors import ConfigError
 from raindrop.metrics import METRICS
 from raindrop.models import MODELS, DataSpec, Output
+from raindrop.models.trees import Trees
 from raindrop.scaling import Scaler
 from raindrop.teacher import FOLDS, folds_of, goals_of
 from raindrop.training import classification_loss
@@ -45,6 +46,19 @@ def test_nobody_is_judged_by_trees_that_saw_them():
     assert (honest[wrong, 1] > 0.5).mean() >= 0.75
     _, misled = taught(table.with_labels(changed))
     assert (misled[wrong, 1] > 0.5).mean() >= 0.75
+
+
+@pytest.mark.parametrize(("classes", "rounds"), [(2, 400), (3, 133), (19, 40)])
+def test_many_classes_share_the_trees_of_a_fold(monkeypatch, classes, rounds):
+    """A round grows a tree for each of several classes, so that with as many rounds 19 of them would take 19 times."""
+    asked = []
+
+    def fit(self, seen, held, seed):
+        asked.append(self.config.rounds)
+
+    monkeypatch.setattr(Trees, "fit", fit)
+    taught(easy_table(classes * 2 * FOLDS, classes=tuple(range(classes))))
+    assert asked == [rounds] * FOLDS
 
 
 def test_the_weight_is_of_the_trees_and_the_rest_of_the_label():

@@ -20,7 +20,9 @@ from raindrop.models.trees import Trees, TreesConfig
 from raindrop.training import bar, probabilities
 
 FOLDS = 5
-QUICK = {"summaries": "more", "learning_rate": 0.08, "patience": 20, "rounds": 400}  # a third of the preset's time
+QUICK = {"summaries": "more", "learning_rate": 0.08, "patience": 20}  # with TREES a third of the preset's time
+TREES = 400  # most trees of a fold; a round grows one, or one for each class where there are more than two
+FEWEST_ROUNDS = 40
 
 KNOWS = 0.95  # of the log loss of the class shares: trees that come no lower know nothing
 
@@ -37,7 +39,8 @@ def goals_of(
     if np.bincount(labels, minlength=spec.num_classes).min() < 2 * FOLDS:
         return None  # too few of a class to learn it from four fifths of them
     fold = folds_of(labels, np.random.default_rng(seed))
-    config = TreesConfig(**MODELS["trees"].presets["tuned"]["model"] | QUICK)
+    rounds = TREES if spec.num_classes == 2 else max(TREES // spec.num_classes, FEWEST_ROUNDS)
+    config = TreesConfig(**MODELS["trees"].presets["tuned"]["model"] | QUICK | {"rounds": rounds})
     said = np.empty_like(truth)
     with bar(show, FOLDS, "growing trees that teach") as tick:
         for number in range(FOLDS):
