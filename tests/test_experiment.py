@@ -186,6 +186,20 @@ def test_samples_without_a_label_are_left_out_after_the_split(tmp_path):
     assert [n for n, _ in numbered(experiment, opened, ())] == [1]
 
 
+def test_a_table_takes_the_rows_of_another_and_adds_its_own(tmp_path):
+    (tmp_path / "rows.toml").write_text(FILE)
+    (tmp_path / "more.toml").write_text(
+        'title = "More"\nrows_of = "rows.toml"\ndata = {folder = "tiny", label = "label"}\nsplits = [{random = true}]\n'
+        '[[rows]]\nname = "GRU"\nmodel = "grud"\n'
+    )
+    (rows,), (more,) = (read_experiments([tmp_path / name]) for name in ("rows.toml", "more.toml"))
+    assert more.rows[:-1] == rows.rows
+    assert more.rows[-1].name == "GRU"
+    text = (tmp_path / "more.toml").read_text()
+    (tmp_path / "shipped.toml").write_text(text.replace("rows.toml", "ablation_p12"))
+    assert [row.name for row in read_experiments([tmp_path / "shipped.toml"])[0].rows][-2:] == ["Trees", "GRU"]
+
+
 # ---------------------------------------------------------------- mistakes
 
 
@@ -201,6 +215,13 @@ def test_samples_without_a_label_are_left_out_after_the_split(tmp_path):
         ("random = [0.34]", "random = [1.5]", "a share of hidden sensors lies above 0 and up to 1, not at 1.5"),
         ("[data]", 'metrics = ["auroc", "aucprc"]\n[data]', r"Unknown metric 'aucprc': did you mean 'auprc'\?"),
         ("[[splits]]", "[splits]", r"'splits' is a list of sections; write \[\[splits\]\]"),
+        (
+            "[data]",
+            'rows_of = "ablation_p13"\n[data]',
+            r"There is no table 'ablation_p13': did you mean 'ablation_p12'",
+        ),
+        ("[data]", 'rows_of = "table1"\n[data]', r"rows_of: the table 'table1' has no \[\[rows\]\] of its own"),
+        ("[data]", "rows_of = 3\n[data]", "rows_of is the name of another table, not 3"),
         ("[data]", "[[data]]", r"'data' is a section; write \[data\]"),
         ('title = "Tiny"', "", "'title' is missing"),
         (

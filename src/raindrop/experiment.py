@@ -178,7 +178,7 @@ def read_experiments(names: Iterable[str | os.PathLike[str]]) -> list[Experiment
             others = content["tables"]
             if len(content) > 1 or not isinstance(others, list) or not all(isinstance(other, str) for other in others):
                 raise ConfigError(f"{path}: a file that names other tables has only tables = ['NAME', ...].")
-            for other in read_experiments(others if path.parent == SHIPPED else _beside(path, others)):
+            for other in read_experiments(others if path.parent == SHIPPED else _beside(path.parent, others)):
                 found.setdefault(other.name, other)
         else:
             found.setdefault(path.stem, parse(content, path.stem, str(path)))
@@ -194,9 +194,9 @@ def _find(name: str | os.PathLike[str]) -> Path:
     raise ConfigError(f"There is no table '{text}': {suggest(text, shipped())} A file of your own ends in .toml.")
 
 
-def _beside(path: Path, others: list[str]) -> list[str]:
-    """Paths in a person's own file are meant from where it lies."""
-    return [str(path.parent / other) if other.endswith(".toml") else other for other in others]
+def _beside(folder: Path, others: list[str]) -> list[str]:
+    """Paths in a person's own file are meant from the folder it lies in."""
+    return [str(folder / other) if other.endswith(".toml") else other for other in others]
 
 
 def parse(content: Mapping[str, Any], name: str, where: str) -> Experiment:
@@ -210,8 +210,10 @@ def parse(content: Mapping[str, Any], name: str, where: str) -> Experiment:
 def _parse(content: dict[str, Any], name: str, folder: Path) -> Experiment:
     sections = ("title", "note", "metrics", "seeds", "models", "data", "splits", "settings", "rows", "published")
     for key in content:
-        if key not in sections:
-            raise ConfigError(f"Unknown setting '{key}': {suggest(key, sections)}")
+        if key not in (*sections, "rows_of"):
+            raise ConfigError(f"Unknown setting '{key}': {suggest(key, (*sections, 'rows_of'))}")
+    if "rows_of" in content:
+        content["rows"] = [*_rows_of(content.pop("rows_of"), folder), *content.get("rows", [])]
     missing = [key for key in ("title", "data", "splits", "rows") if not content.get(key)]
     if missing:
         raise ConfigError(f"'{missing[0]}' is missing; a table has a title, [data], [[splits]] and [[rows]].")
@@ -243,6 +245,16 @@ def _table(value: Any, key: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ConfigError(f"'{key}' is a section; write [{key}] and its settings below.")
     return value
+
+
+def _rows_of(name: Any, folder: Path) -> list[dict[str, Any]]:
+    """The rows of another table, by its name or its path from this one."""
+    if not isinstance(name, str):
+        raise ConfigError(f"rows_of is the name of another table, not {name!r}.")
+    rows = configs.read_toml(_find(*_beside(folder, [name]))).get("rows")
+    if not isinstance(rows, list):
+        raise ConfigError(f"rows_of: the table '{name}' has no [[rows]] of its own.")
+    return rows
 
 
 def _each(kind: type[Any], values: Any, key: str) -> tuple[Any, ...]:
