@@ -164,6 +164,18 @@ def test_blocks_of_which_nothing_is_finished_are_left_out(tmp_path):
     assert "table" not in latex(summary)
 
 
+def test_a_figure_with_fewer_splits_than_its_row_says_so(tmp_path):
+    experiment, cells, facts = planned(prepare(tmp_path))
+    store = Store(tmp_path / "out")
+    for cell in cells:
+        record = {"part": "test", "share": 0.0, "instead": "nothing", "config": "{}", "auroc": 0.9, "auprc": 0.5}
+        fixed = [{**record, "hidden": "fixed", "share": 0.34}] if cell.number < 3 else []
+        store.write(cell.key, [{**record, "hidden": "none"}, *fixed])
+    summary = summarise_cells(experiment, facts, cells, store)
+    assert "| Net | 3 | **90.0 ± 0.0** | **90.0 ± 0.0** [2] |" in markdown(summary)
+    assert "[n] behind a figure that has fewer" in caption(summary)
+
+
 def test_the_csv_has_everything_in_numbers(tmp_path):
     tables = finish(prepare(tmp_path), tmp_path / "out")
     records = list(csv.DictReader(io.StringIO(tables[".csv"])))

@@ -52,7 +52,7 @@ def caption(summary: Summary) -> str:
             f"{facts.readings:,} readings.",
             *([experiment.note] if experiment.note else []),
             "Test parts, in percent: mean ± standard deviation (n - 1) over the splits; 'splits' says how many stand "
-            "behind a row.",
+            f"behind a row{', [n] behind a figure that has fewer' if len(experiment.settings) > 1 else ''}.",
             *paper,
             "'behind' is the mean distance from the best row (bold; among those on most splits) over the splits both "
             "have, with the p of a paired t-test where there are at least three. Splits share training samples, and "
@@ -114,7 +114,7 @@ def _overviews(summary: Summary, bold: Callable[[str], str], escape: Callable[[s
                     held = {r["setting"]: r for r in chosen.filter(pl.col("row") == row.name).iter_rows(named=True)}
                     most = max(record["splits"] for record in held.values())
                     if most:
-                        rows.append([escape(row.name), str(most), *(_mean(held[name], bold) for name in settings)])
+                        rows.append([escape(row.name), str(most), *(_of(held[name], most, bold) for name in settings)])
                 scenario = f"{splits.name}, " if splits.name else ""
                 heading = f"{scenario}{hidden} sensors hidden, {NAMES.get(metric, metric)}"
                 found.append((heading, ["", "splits", *settings], rows))
@@ -164,6 +164,11 @@ def _mean(record: dict[str, Any], bold: Callable[[str], str]) -> str:
     spread = "" if record["sd"] is None else f" ± {_number(record['sd'], record)}"
     text = f"{_number(record['mean'], record)}{spread}"
     return bold(text) if record["best"] else text
+
+
+def _of(record: dict[str, Any], most: int, bold: Callable[[str], str]) -> str:
+    """With the number of splits behind it where that is less than the row's."""
+    return _mean(record, bold) + (f" [{record['splits']}]" if 0 < record["splits"] < most else "")
 
 
 def _published(record: dict[str, Any]) -> str:
