@@ -75,6 +75,17 @@ PLACES = [
 ]
 
 
+def test_a_stored_figure_says_what_it_is_of(tmp_path):
+    file = prepare(tmp_path, FILE.replace("positive = 1", 'positive = 1\nleave_out = ["age"]'))
+    _, cells, _ = planned(file, [1])
+    store, trees = Store(tmp_path / "out"), next(cell for cell in cells if cell.row.name == "Trees")
+    work([trees], store)
+    found = {
+        tuple(row[name] for name in ("data", "label", "left_out", "model", "split")) for row in figures(store, trees)
+    }
+    assert found == {("tiny", "label", "age", "trees", 1)}
+
+
 def test_killed_at_exact_places_it_ends_with_the_same_table(file, whole, fresh, tmp_path):
     for place in PLACES:
         process = fresh.Process(target=dying_work, args=(file, tmp_path, *place))
