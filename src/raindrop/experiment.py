@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -178,7 +178,7 @@ def read_experiments(names: Iterable[str | os.PathLike[str]]) -> list[Experiment
             others = content["tables"]
             if len(content) > 1 or not isinstance(others, list) or not all(isinstance(other, str) for other in others):
                 raise ConfigError(f"{path}: a file that names other tables has only tables = ['NAME', ...].")
-            for other in read_experiments(others if path.parent == SHIPPED else _beside(path.parent, others)):
+            for other in read_experiments(_beside(path.parent, other) for other in others):
                 found.setdefault(other.name, other)
         else:
             found.setdefault(path.stem, parse(content, path.stem, str(path)))
@@ -194,9 +194,9 @@ def _find(name: str | os.PathLike[str]) -> Path:
     raise ConfigError(f"There is no table '{text}': {suggest(text, shipped())} A file of your own ends in .toml.")
 
 
-def _beside(folder: Path, others: list[str]) -> list[str]:
-    """Paths in a person's own file are meant from the folder it lies in."""
-    return [str(folder / other) if other.endswith(".toml") else other for other in others]
+def _beside(folder: Path, name: str) -> str:
+    """A path in a file is meant from the folder the file lies in; the name of a shipped table stays as it is."""
+    return str(folder / name) if name.endswith(".toml") else name
 
 
 def parse(content: Mapping[str, Any], name: str, where: str) -> Experiment:
@@ -208,10 +208,11 @@ def parse(content: Mapping[str, Any], name: str, where: str) -> Experiment:
 
 
 def _parse(content: dict[str, Any], name: str, folder: Path) -> Experiment:
-    sections = ("title", "note", "metrics", "seeds", "models", "data", "splits", "settings", "rows", "published")
+    above = [setting.name for setting in fields(_Plain)]
+    known = [*above, "models", "data", "splits", "settings", "rows_of", "rows", "published"]
     for key in content:
-        if key not in (*sections, "rows_of"):
-            raise ConfigError(f"Unknown setting '{key}': {suggest(key, (*sections, 'rows_of'))}")
+        if key not in known:
+            raise ConfigError(f"Unknown setting '{key}': {suggest(key, known)}")
     if "rows_of" in content:
         content["rows"] = [*_rows_of(content.pop("rows_of"), folder), *content.get("rows", [])]
     missing = [key for key in ("title", "data", "splits", "rows") if not content.get(key)]
@@ -251,7 +252,7 @@ def _rows_of(name: Any, folder: Path) -> list[dict[str, Any]]:
     """The rows of another table, by its name or its path from this one."""
     if not isinstance(name, str):
         raise ConfigError(f"rows_of is the name of another table, not {name!r}.")
-    rows = configs.read_toml(_find(*_beside(folder, [name]))).get("rows")
+    rows = configs.read_toml(_find(_beside(folder, name))).get("rows")
     if not isinstance(rows, list):
         raise ConfigError(f"rows_of: the table '{name}' has no [[rows]] of its own.")
     return rows
