@@ -19,6 +19,9 @@ from raindrop.batch import Batch
 from raindrop.models.base import Clock, DataSpec, Model, StateHeadConfig
 from raindrop.ragged import Segments
 
+SMALLEST = -60.0
+"""Log of the smallest weight: nothing beside the nearest reading's 1, and exp is slow on what it rounds to 0."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceConfig(StateHeadConfig):
@@ -74,11 +77,11 @@ class KernelSmoother(nn.Module):
             nearest = torch.where(absent > 0, start, nearest)
             distance -= nearest[series.index]
         log_weight = -series.spread(alpha) * distance
-        weight = log_weight.exp()
+        weight = log_weight.clamp_min(SMALLEST).exp()
         total = series.sum(weight) + absent  # (bv, k), at least 1
         smooth = [series.sum(weight * value[:, None]) / total, total.log() - alpha * nearest]
         if sharpness is not None:
-            weight = (sharpness * log_weight).exp()
+            weight = (sharpness * log_weight).clamp_min(SMALLEST).exp()
             smooth.append(series.sum(weight * value[:, None]) / (series.sum(weight) + absent))
         return Smoothed(*(x.view(b, M, k).transpose(1, 2) for x in smooth))
 
