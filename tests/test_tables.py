@@ -93,9 +93,9 @@ def test_where_lower_is_better_the_lowest_wins_and_the_others_are_behind():
 
 def test_the_table_says_when_the_trees_win_and_when_they_do_not(tmp_path):
     summary = made(tmp_path=tmp_path)
-    assert summary.verdicts[0] == "all sensors, auroc: the trees win; Net comes closest, 2.0 behind (3 common splits)."
+    assert summary.verdicts[0] == "all sensors, AUROC: the trees win; Net comes closest, 2.0 behind (3 common splits)."
     ahead = made(trees={1: 0.8}, tmp_path=tmp_path / "other")
-    assert ahead.verdicts[0] == "all sensors, auroc: Net is ahead of the trees by 10.0 (1 common split)."
+    assert ahead.verdicts[0] == "all sensors, AUROC: Net is ahead of the trees by 10.0 (1 common split)."
     assert "the trees win" in markdown(summary)
     assert verdicts(summary.experiment, {}) == []
 
@@ -104,7 +104,7 @@ def test_a_row_with_fewer_splits_does_not_speak_for_all(tmp_path):
     experiment, _, _ = planned(prepare(tmp_path, FILE + '\n[[rows]]\nname = "Short"\nmodel = "grud"\n'))
     known = {"Net": NET, "Trees": TREES, "Short": {1: 0.99}}
     said = verdicts(experiment, {(name, "", "all sensors", "auroc"): found for name, found in known.items()})
-    assert said == ["all sensors, auroc: the trees win; Net comes closest, 2.0 behind (3 common splits)."]
+    assert said == ["all sensors, AUROC: the trees win; Net comes closest, 2.0 behind (3 common splits)."]
 
 
 def test_a_published_mean_without_a_spread_stands_alone(tmp_path):

@@ -10,7 +10,7 @@ import polars as pl
 from raindrop.errors import DataError, MissingExtraError
 from raindrop.experiment import column_name
 from raindrop.files import atomic_file
-from raindrop.table_text import NAMES
+from raindrop.metrics import NAMES
 from raindrop.tables import Summary
 
 if TYPE_CHECKING:

@@ -125,6 +125,14 @@ METRICS: dict[str, Callable[[Codes, Probabilities], float]] = {
     "calibration_error": calibration_error,
 }
 LOWER_IS_BETTER = frozenset({"log_loss", "brier", "calibration_error"})
+NAMES = {  # in tables and pictures, where it is not the key itself
+    "auroc": "AUROC",
+    "auprc": "AUPRC",
+    "f1": "F1",
+    "log_loss": "log loss",
+    "brier": "Brier",
+    "calibration_error": "calibration error",
+}
 
 
 def evaluate(truth: Codes, probability: Probabilities) -> dict[str, float]:

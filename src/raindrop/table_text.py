@@ -10,17 +10,10 @@ import polars as pl
 
 from raindrop.experiment import column_name
 from raindrop.files import atomic_file, write_text
+from raindrop.metrics import NAMES
 from raindrop.tables import Summary
 
 Grid = tuple[str, list[str], list[list[str]]]  # heading, names of the columns, rows
-NAMES = {
-    "auroc": "AUROC",
-    "auprc": "AUPRC",
-    "f1": "F1",
-    "log_loss": "log loss",
-    "brier": "Brier",
-    "calibration_error": "calibration error",
-}
 
 
 def write_tables(summary: Summary, folder: Path) -> list[Path]:

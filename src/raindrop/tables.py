@@ -12,7 +12,7 @@ from scipy import stats
 
 from raindrop.cells import Cell, Facts
 from raindrop.experiment import Experiment, column_name
-from raindrop.metrics import LOWER_IS_BETTER
+from raindrop.metrics import LOWER_IS_BETTER, NAMES
 from raindrop.results import Store
 
 ByColumn = dict[tuple[str, str, str, str], dict[int, float]]
@@ -150,7 +150,7 @@ def verdicts(experiment: Experiment, values: ByColumn) -> list[str]:
             most = max(common for _, common, _ in gaps)
             ahead, common, network = min(gap for gap in gaps if gap[1] == most)
             scale = 1.0 if metric in UNSCALED else 100.0
-            where = f"{column_name(scenario, setting)}, {metric}"
+            where = f"{column_name(scenario, setting)}, {NAMES.get(metric, metric)}"
             over = f"{common} common split{'s' if common > 1 else ''}"
             if ahead >= 0:
                 said.append(f"{where}: the trees win; {network} comes closest, {scale * ahead:.1f} behind ({over}).")
