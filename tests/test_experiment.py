@@ -222,6 +222,7 @@ def test_a_table_takes_the_rows_of_another_and_adds_its_own(tmp_path):
         ),
         ("[data]", 'rows_of = "table1"\n[data]', r"rows_of: the table 'table1' has no \[\[rows\]\] of its own"),
         ("[data]", "rows_of = 3\n[data]", "rows_of is the name of another table, not 3"),
+        ("[data]", 'reference = "Tree"\n[data]', r"reference: there is no row 'Tree'; did you mean 'Trees'\?"),
         ("[data]", "[[data]]", r"'data' is a section; write \[data\]"),
         ('title = "Tiny"', "", "'title' is missing"),
         (

@@ -78,6 +78,16 @@ def test_a_mean_over_fewer_splits_is_not_called_the_best_but_compared_where_it_c
     assert net["behind"] == pytest.approx(-7.0)
 
 
+def test_a_table_may_measure_from_a_row_of_its_choice(tmp_path):
+    summary = made(text='reference = "Net"\n' + FILE + PUBLISHED, tmp_path=tmp_path)
+    net, trees = row(summary, "Net"), row(summary, "Trees")
+    assert (net["best"], net["behind"], net["p"]) == (False, None, None)
+    assert trees["best"]
+    assert trees["behind"] == pytest.approx(-2.0)
+    assert trees["p"] == pytest.approx(stats.ttest_rel(list(TREES.values()), list(NET.values())).pvalue)
+    assert "the mean distance from 'Net' (negative: ahead of it; bold: the best" in caption(summary)
+
+
 def test_two_common_splits_or_equal_distances_allow_no_test():
     assert against({1: 0.9, 2: 0.8}, {1: 0.8, 2: 0.9}, "auroc") == (pytest.approx(0.0), 2, None)
     assert against({1: 0.9, 2: 0.8, 3: 0.7}, {1: 0.8, 2: 0.7, 3: 0.6}, "auroc")[2] is None

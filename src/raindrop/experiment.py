@@ -132,6 +132,8 @@ class Experiment:
     metrics: tuple[str, ...] = ("auroc", "auprc")
     seeds: tuple[int, ...] = (0,)
     note: str = ""
+    reference: str = ""
+    """The row that the others are measured from; the best of each figure where none is named."""
     published: Published = field(default_factory=Published)
 
     def published_for(
@@ -238,6 +240,7 @@ class _Plain:
 
     title: str
     note: str = ""
+    reference: str = ""
     metrics: tuple[str, ...] = ("auroc", "auprc")
     seeds: tuple[int, ...] = (0,)
 
@@ -276,6 +279,9 @@ def _check(made: Experiment) -> None:
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ConfigError(f"The {what} '{twice[0]}' is there twice; each needs a name of its own.")
+    rows = [row.name for row in made.rows]
+    if made.reference and made.reference not in rows:
+        raise ConfigError(f"reference: there is no row '{made.reference}'; {suggest(made.reference, rows)}")
     owners = {row.published or row.name for row in made.rows}
     columns = [column_name(*column) for column in made.columns()]
     for row, figures in made.published.figures.items():

@@ -35,6 +35,9 @@ def caption(summary: Summary) -> str:
         if len(facts.balance) == 2
         else f"{len(facts.balance)} classes, the most frequent '{name}' with {share:.1%}"
     )
+    first = "the best row (bold; among those on most splits)"
+    if experiment.reference:
+        first = f"'{experiment.reference}' (negative: ahead of it; bold: the best among those on most splits)"
     source = experiment.published.source
     paper = [f"Published: {source}."] if source else []
     if source and not experiment.published.same_data:
@@ -47,9 +50,9 @@ def caption(summary: Summary) -> str:
             "Test parts, in percent: mean ± standard deviation (n - 1) over the splits; 'splits' says how many stand "
             f"behind a row{', [n] behind a figure that has fewer' if len(experiment.settings) > 1 else ''}.",
             *paper,
-            "'behind' is the mean distance from the best row (bold; among those on most splits) over the splits both "
-            "have, with the p of a paired t-test where there are at least three. Splits share training samples, and "
-            "five are few: a small p is a hint, not proof, and a large one proves no tie.",
+            f"'behind' is the mean distance from {first} over the splits both have, with the p of a paired t-test "
+            "where there are at least three. Splits share training samples, and five are few: a small p is a hint, not "
+            "proof, and a large one proves no tie.",
         ]
     )
 

@@ -61,13 +61,14 @@ def summarise_cells(experiment: Experiment, facts: Facts, cells: Sequence[Cell],
         for metric in experiment.metrics:
             block = {row.name: values.get((row.name, scenario, setting.name, metric), {}) for row in experiment.rows}
             best = best_row(block, metric)
+            first = experiment.reference or best
             for row in experiment.rows:
                 found = block[row.name]
                 scale = 1.0 if metric in UNSCALED else 100.0
                 mean = scale * float(np.mean(list(found.values()))) if found else None
                 published = experiment.published_for(row, scenario, setting, metric)
                 compared = mean is not None and published is not None and experiment.published.same_data
-                behind, common, p = against(block.get(best or "", {}), found, metric)
+                behind, common, p = against(block.get(first or "", {}), found, metric)
                 records.append(
                     {
                         "scenario": scenario,
@@ -85,9 +86,9 @@ def summarise_cells(experiment: Experiment, facts: Facts, cells: Sequence[Cell],
                         "published_sd": published[1] if published else None,
                         "difference": mean - published[0] if compared and mean and published else None,
                         "best": row.name == best,
-                        "behind": None if behind is None or row.name == best else scale * behind,
+                        "behind": None if behind is None or row.name == first else scale * behind,
                         "common_splits": common,
-                        "p": None if row.name == best else p,
+                        "p": None if row.name == first else p,
                     }
                 )
     return Summary(experiment, facts, pl.DataFrame(records, schema=SCHEMA), tuple(verdicts(experiment, values)))
