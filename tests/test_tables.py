@@ -62,6 +62,10 @@ def test_means_spreads_and_differences_are_those_of_the_test_parts(tmp_path):
     assert (net["splits"], net["split_numbers"]) == (3, "1 2 3")
 
 
+def test_a_mean_of_nothing_differs_from_the_published_too(tmp_path):
+    assert row(made(net={1: 0.0}, tmp_path=tmp_path), "Net")["difference"] == pytest.approx(-80.0)
+
+
 def test_the_distance_from_the_best_is_paired_by_split(tmp_path):
     summary = made(tmp_path=tmp_path)
     net, trees = row(summary, "Net"), row(summary, "Trees")

@@ -275,11 +275,11 @@ def _each(kind: type[Any], values: Any, key: str) -> tuple[Any, ...]:
 def _check(made: Experiment) -> None:
     for metric in made.metrics:
         require_metric(metric)
-    for what, names in (("row", [row.name for row in made.rows]), ("scenario", [way.name for way in made.splits])):
+    rows = [row.name for row in made.rows]
+    for what, names in (("row", rows), ("scenario", [way.name for way in made.splits])):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ConfigError(f"The {what} '{twice[0]}' is there twice; each needs a name of its own.")
-    rows = [row.name for row in made.rows]
     if made.reference and made.reference not in rows:
         raise ConfigError(f"reference: there is no row '{made.reference}'; {suggest(made.reference, rows)}")
     owners = {row.published or row.name for row in made.rows}

@@ -125,7 +125,7 @@ METRICS: dict[str, Callable[[Codes, Probabilities], float]] = {
     "calibration_error": calibration_error,
 }
 LOWER_IS_BETTER = frozenset({"log_loss", "brier", "calibration_error"})
-NAMES = {  # in tables and pictures, where it is not the key itself
+NAMES = {name: name for name in METRICS} | {  # in tables and pictures
     "auroc": "AUROC",
     "auprc": "AUPRC",
     "f1": "F1",

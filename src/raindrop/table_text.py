@@ -112,7 +112,7 @@ def _overviews(summary: Summary, bold: Callable[[str], str], escape: Callable[[s
                     if most:
                         rows.append([escape(row.name), str(most), *(_of(held[name], most, bold) for name in settings)])
                 scenario = f"{splits.name}, " if splits.name else ""
-                heading = f"{scenario}{hidden} sensors hidden, {NAMES.get(metric, metric)}"
+                heading = f"{scenario}{hidden} sensors hidden, {NAMES[metric]}"
                 found.append((heading, ["", "splits", *settings], rows))
     return found
 
@@ -125,7 +125,7 @@ def _blocks(summary: Summary, bold: Callable[[str], str], escape: Callable[[str]
         names = ["", "splits"]
         for metric in summary.experiment.metrics:
             of = here.filter(pl.col("metric") == metric)
-            names += [NAMES.get(metric, metric), *_extras(of), "behind (p)"]
+            names += [NAMES[metric], *_extras(of), "behind (p)"]
         rows = []
         for row in summary.experiment.rows:
             held = here.filter(pl.col("row") == row.name)

@@ -67,7 +67,7 @@ def summarise_cells(experiment: Experiment, facts: Facts, cells: Sequence[Cell],
                 scale = 1.0 if metric in UNSCALED else 100.0
                 mean = scale * float(np.mean(list(found.values()))) if found else None
                 published = experiment.published_for(row, scenario, setting, metric)
-                compared = mean is not None and published is not None and experiment.published.same_data
+                compared = published if experiment.published.same_data else None
                 behind, common, p = against(block.get(first or "", {}), found, metric)
                 records.append(
                     {
@@ -84,7 +84,7 @@ def summarise_cells(experiment: Experiment, facts: Facts, cells: Sequence[Cell],
                         "sd": scale * float(np.std(list(found.values()), ddof=1)) if len(found) > 1 else None,
                         "published": published[0] if published else None,
                         "published_sd": published[1] if published else None,
-                        "difference": mean - published[0] if compared and mean and published else None,
+                        "difference": None if mean is None or compared is None else mean - compared[0],
                         "best": row.name == best,
                         "behind": None if behind is None or row.name == first else scale * behind,
                         "common_splits": common,
@@ -151,7 +151,7 @@ def verdicts(experiment: Experiment, values: ByColumn) -> list[str]:
             most = max(common for _, common, _ in gaps)
             ahead, common, network = min(gap for gap in gaps if gap[1] == most)
             scale = 1.0 if metric in UNSCALED else 100.0
-            where = f"{column_name(scenario, setting)}, {NAMES.get(metric, metric)}"
+            where = f"{column_name(scenario, setting)}, {NAMES[metric]}"
             over = f"{common} common split{'s' if common > 1 else ''}"
             if ahead >= 0:
                 said.append(f"{where}: the trees win; {network} comes closest, {scale * ahead:.1f} behind ({over}).")
