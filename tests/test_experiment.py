@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from dataclasses import fields, replace
 from pathlib import Path
 
 import polars as pl
 import pytest
-from tiny import FILE, finish, planned, prepare, tiny_table
+from tiny import FILE, planned, prepare, tiny_table
 
 from raindrop.cells import classifier_of, plan
 from raindrop.cli import main
@@ -71,8 +72,9 @@ def test_published_figures_of_settings_2_to_4_and_the_ablation_are_those_of_the_
 def test_the_file_and_the_names_in_the_documents_are_right(monkeypatch):
     page = (Path(__file__).parents[1] / "docs" / "reproducing.md").read_text()
     text = re.search(r"```toml\n(.*?)```", page, re.S)[1]
-    monkeypatch.setattr("raindrop.experiment._register", lambda models, folder: models["mine"])
+    monkeypatch.setattr("raindrop.own_models.OwnModel.register", lambda model: None)
     example = read(text)
+    assert [(model.name, model.target) for model in example.models] == [("mine", "my_model:ENTRY")]
     assert [setting.name for setting in example.settings] == ["all sensors", "fixed 10 %", "fixed 50 %", "random 50 %"]
     assert {field.name for field in fields(Splits)} - {"name", "numbers"} <= set(re.findall(r"\w+", text))
     named = set(re.findall(r"`((?:table|setting|ablation|activity)\w*)`", page))
@@ -89,25 +91,74 @@ def test_a_file_may_name_other_files_beside_it_and_shipped_ones(tmp_path):
     assert names == ["tiny", "table1_p12", "table1_p12_los", "table1_p19", "table1_p19_no_iculos"]
 
 
-def test_a_file_may_bring_its_own_model(tmp_path):
-    (tmp_path / "my_model.py").write_text(
-        "from raindrop.models import MODELS, Entry\n"
-        "from raindrop.models.trees import Trees, TreesConfig\n"
-        "class Stump(Trees): pass\n"
-        "ENTRY = Entry(Stump, TreesConfig, {'paper': {'model': {'rounds': 1}}})\n"
-    )
-    own = FILE.replace("[data]", '[models]\nstump = "my_model:ENTRY"\n\n[data]').replace('"trees"', '"stump"')
-    try:
-        tables = finish(prepare(tmp_path, own), tmp_path / "out")
-        assert "| Trees | 3 |" in tables[".md"]
-        with pytest.raises(ConfigError, match=r"models.stump: 'nowhere:ENTRY' cannot be imported"):
-            read(own.replace("my_model:ENTRY", "nowhere:ENTRY"))
-        with pytest.raises(ConfigError, match=r"is not a raindrop.models.Entry, but ABCMeta"):
-            read(own.replace("my_model:ENTRY", "my_model:Stump"))
-        with pytest.raises(ConfigError, match=r"models.trees: there is a model of that name already"):
-            read(own.replace("stump =", "trees ="))
-    finally:
-        MODELS.pop("stump", None)
+STUMP = """
+from raindrop.models import MODELS, Entry
+from raindrop.models.trees import Trees, TreesConfig
+class Stump(Trees): pass
+ENTRY = Entry(Stump, TreesConfig, {"paper": {"model": {"rounds": 1}}})
+"""
+OWN = FILE.replace("[data]", '[models]\nstump = "my_model:ENTRY"\n\n[data]').replace('"trees"', '"stump"')
+
+
+@pytest.fixture
+def own(tmp_path):
+    """A file whose row 'Trees' is a model of one's own; nothing of it stays in this process."""
+    (tmp_path / "my_model.py").write_text(STUMP)
+    path = list(sys.path)
+    yield prepare(tmp_path, OWN)
+    MODELS.pop("stump", None)
+    sys.modules.pop("my_model", None)
+    sys.path[:] = path
+
+
+def test_a_file_may_bring_its_own_model(own, capsys):
+    words = ["benchmark", str(own), "--data", str(own.parent / "data"), "--out", str(own.parent / "out")]
+    main([*words, "--rows", "stump", "--splits", "1", "2"])
+    assert "| Trees | 2 |" in capsys.readouterr().out
+
+
+def test_what_is_wrong_with_ones_own_model_is_said_in_a_sentence(own):
+    for module, error in (
+        ("nowhere", "No module named"),
+        ("broken", "invalid syntax"),
+        ("raising", "division by zero"),
+    ):
+        (own.parent / "broken.py").write_text("def")
+        (own.parent / "raising.py").write_text("1 / 0")
+        own.write_text(OWN.replace("my_model:", f"{module}:"))
+        with pytest.raises(ConfigError, match=rf"models.stump: '{module}:ENTRY' cannot be imported \({error}"):
+            read_experiments([own])
+    own.write_text(OWN.replace("my_model:ENTRY", "my_model:Stump"))
+    with pytest.raises(ConfigError, match=r"is not a raindrop.models.Entry, but ABCMeta"):
+        read_experiments([own])
+    own.write_text(OWN.replace("stump =", "trees ="))
+    with pytest.raises(ConfigError, match=r"models.trees: there is a model of that name already"):
+        read_experiments([own])
+
+
+def test_a_change_of_ones_own_model_is_another_cell(own):
+    keys = {cell.row.name: cell.key for cell in planned(own, [1])[1]}
+    (own.parent / "my_model.py").write_text(STUMP + "# changed\n")
+    changed = {cell.row.name: cell.key for cell in planned(own, [1])[1]}
+    assert changed["Net"] == keys["Net"]
+    assert changed["Trees"] != keys["Trees"]
+
+
+def test_a_file_that_names_itself_is_refused(tmp_path):
+    (tmp_path / "a.toml").write_text('tables = ["b.toml"]')
+    (tmp_path / "b.toml").write_text('tables = ["table1_p12", "a.toml"]')
+    with pytest.raises(ConfigError, match=r"a.toml: this file names itself among its tables"):
+        read_experiments([tmp_path / "a.toml"])
+
+
+def test_two_files_of_one_name_are_refused_and_one_file_named_twice_is_one_table(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        prepare(tmp_path / folder)
+    twice = [tmp_path / "a" / "tiny.toml", tmp_path / "b" / ".." / "a" / "tiny.toml"]
+    assert len(read_experiments(twice)) == 1
+    with pytest.raises(ConfigError, match=r"a/tiny.toml and .*b/tiny.toml would both be the table 'tiny'"):
+        read_experiments([tmp_path / "a" / "tiny.toml", tmp_path / "b" / "tiny.toml"])
 
 
 def test_what_is_trained_has_its_own_key_and_what_is_not_trained_has_none(tmp_path):

@@ -6,7 +6,7 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import product
@@ -87,6 +87,7 @@ def plan(experiment: Experiment, data: Path, rows: Sequence[Row], numbers: Seque
     """The cells of an experiment, split by split, and what its data are."""
     folder = find_table(data, experiment.data)
     table = open_table(experiment.data, folder)
+    own = {model.name: model.checksum() for model in experiment.models}
     cells = []
     for number, splits in numbered(experiment, table, numbers):
         parts = parts_of(table, splits, number, folder)
@@ -94,9 +95,9 @@ def plan(experiment: Experiment, data: Path, rows: Sequence[Row], numbers: Seque
         for row, seed in product(rows, experiment.seeds):
             where = f"{experiment.name}, row '{row.name}'"
             clf = classifier_of(row, seed, number)
-            key = _key(clf, where, table, marks)
-            network_key = _key(clf.network_alone(), where, table, marks) if row.model == "blend" else None
-            ranked_on = _mark([table.fingerprint, marks[0]])
+            key = _key(clf, where, own, table, marks)
+            network_key = _key(clf.network_alone(), where, own, table, marks) if row.model == "blend" else None
+            ranked_on = _mark([VERSION, table.fingerprint, marks[0]])
             cells.append(Cell(experiment, row, splits, number, seed, folder, key, network_key, ranked_on))
     labelled = table[table.labelled]
     classes, counts = np.unique(labelled.labels, return_counts=True)
@@ -109,8 +110,9 @@ def classifier_of(row: Row, seed: int, number: int) -> Classifier:
     return Classifier(row.model, preset=row.preset, config=row.config, seed=seed + number - 1)
 
 
-def _key(clf: Classifier, where: str, table: EventTable, marks: Sequence[str]) -> str:
-    return content_checksum([VERSION, _described(clf, where), table.fingerprint, marks])[:32]
+def _key(clf: Classifier, where: str, own: Mapping[str, str], table: EventTable, marks: Sequence[str]) -> str:
+    described = _described(clf, where) | ({"source": own[clf.model]} if clf.model in own else {})
+    return content_checksum([VERSION, described, table.fingerprint, marks])[:32]
 
 
 def _described(clf: Classifier, where: str) -> dict[str, Any]:

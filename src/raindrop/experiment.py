@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +12,7 @@ from raindrop import config as configs
 from raindrop.clocks import TimeUnit
 from raindrop.errors import ConfigError, suggest
 from raindrop.metrics import require_metric
-from raindrop.models import MODELS, Entry
+from raindrop.own_models import OwnModel
 
 SHIPPED = Path(__file__).parent / "experiments"
 
@@ -135,6 +133,7 @@ class Experiment:
     reference: str = ""
     """The row that the others are measured from; the best of each figure where none is named."""
     published: Published = field(default_factory=Published)
+    models: tuple[OwnModel, ...] = ()
 
     def published_for(
         self, row: Row, scenario: str, setting: Setting, metric: str
@@ -172,19 +171,28 @@ def shipped() -> list[str]:
 
 def read_experiments(names: Iterable[str | os.PathLike[str]]) -> list[Experiment]:
     """Tables by name (those that are shipped) or by path (one's own), each once; a file may name several others."""
-    found: dict[str, Experiment] = {}
+    found: dict[str, tuple[Path, Experiment]] = {}
+    for path in _files(names, ()):
+        there, _ = found.setdefault(path.stem, (path, parse(configs.read_toml(path), path.stem, str(path))))
+        if there.resolve() != path.resolve():
+            raise ConfigError(f"{there} and {path} would both be the table '{path.stem}'; give one another name.")
+    return [experiment for _, experiment in found.values()]
+
+
+def _files(names: Iterable[str | os.PathLike[str]], within: tuple[Path, ...]) -> Iterator[Path]:
+    """The files of tables; one that names others stands for those."""
     for name in names:
         path = _find(name)
+        if path.resolve() in within:
+            raise ConfigError(f"{path}: this file names itself among its tables.")
         content = configs.read_toml(path)
-        if "tables" in content:
-            others = content["tables"]
-            if len(content) > 1 or not isinstance(others, list) or not all(isinstance(other, str) for other in others):
-                raise ConfigError(f"{path}: a file that names other tables has only tables = ['NAME', ...].")
-            for other in read_experiments(_beside(path.parent, other) for other in others):
-                found.setdefault(other.name, other)
-        else:
-            found.setdefault(path.stem, parse(content, path.stem, str(path)))
-    return list(found.values())
+        if "tables" not in content:
+            yield path
+            continue
+        others = content["tables"]
+        if len(content) > 1 or not isinstance(others, list) or not all(isinstance(other, str) for other in others):
+            raise ConfigError(f"{path}: a file that names other tables has only tables = ['NAME', ...].")
+        yield from _files([_beside(path.parent, other) for other in others], (*within, path.resolve()))
 
 
 def _find(name: str | os.PathLike[str]) -> Path:
@@ -220,8 +228,9 @@ def _parse(content: dict[str, Any], name: str, folder: Path) -> Experiment:
     missing = [key for key in ("title", "data", "splits", "rows") if not content.get(key)]
     if missing:
         raise ConfigError(f"'{missing[0]}' is missing; a table has a title, [data], [[splits]] and [[rows]].")
-    _register(_table(content.pop("models", {}), "models"), folder)
+    named = _table(content.pop("models", {}), "models")
     parts: dict[str, Any] = {
+        "models": tuple(OwnModel(model, str(target), str(folder.resolve())) for model, target in named.items()),
         "data": configs.make(Data, _table(content.pop("data"), "data"), where="data."),
         "splits": _each(Splits, content.pop("splits"), "splits"),
         "settings": configs.make(Settings, _table(content.pop("settings", {}), "settings"), where="settings.").all(),
@@ -230,6 +239,8 @@ def _parse(content: dict[str, Any], name: str, folder: Path) -> Experiment:
     }
     plain = configs.make(_Plain, content)
     made = Experiment(name=name, **parts, **vars(plain))
+    for model in made.models:
+        model.register()
     _check(made)
     return made
 
@@ -292,19 +303,3 @@ def _check(made: Experiment) -> None:
                 raise ConfigError(f"published.figures of '{row}': no column '{column}'; {suggest(column, columns)}")
             for metric in by_metric:
                 require_metric(metric)
-
-
-def _register(models: Mapping[str, Any], folder: Path) -> None:
-    """A person's own models, each given as "module:NAME" of an `Entry`; modules may lie beside the file."""
-    for name, target in models.items():
-        module, _, attribute = str(target).partition(":")
-        if str(folder) not in sys.path:
-            sys.path.insert(0, str(folder))
-        try:
-            entry = getattr(importlib.import_module(module), attribute)
-        except (ImportError, AttributeError, ValueError) as error:
-            raise ConfigError(f"models.{name}: '{target}' cannot be imported ({error}).") from None
-        if not isinstance(entry, Entry):
-            raise ConfigError(f"models.{name}: '{target}' is not a raindrop.models.Entry, but {type(entry).__name__}.")
-        if MODELS.setdefault(name, entry) is not entry:
-            raise ConfigError(f"models.{name}: there is a model of that name already; choose another.")

@@ -26,16 +26,16 @@ def start(cells: Sequence[Cell], out: Path, number: int) -> list[BaseProcess]:
     """Start `number` processes that work on the cells; they end when all is done, or with this process."""
     fresh = multiprocessing.get_context("spawn")  # a fork would copy the threads' locks of this process
     processes = [
-        fresh.Process(target=_worker, args=(list(cells), out, os.getpid(), list(sys.path)), daemon=True)
-        for _ in range(number)
+        fresh.Process(target=_worker, args=(list(cells), out, os.getpid()), daemon=True) for _ in range(number)
     ]
     for process in processes:
         process.start()
     return list(processes)
 
 
-def _worker(cells: list[Cell], out: Path, parent: int, path: list[str]) -> None:
-    sys.path[:] = path  # a person's own models lie beside their file
+def _worker(cells: list[Cell], out: Path, parent: int) -> None:
+    for model in {model for cell in cells for model in cell.experiment.models}:
+        model.register()
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     try:
         work(cells, Store(out))
