@@ -25,6 +25,7 @@ from raindrop.classifier import load
 from raindrop.cli import main
 from raindrop.errors import ConfigError, TrainingError
 from raindrop.results import Store
+from raindrop.version import source_checksum
 from raindrop.workers import work
 
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -84,6 +85,7 @@ def test_a_stored_figure_says_what_it_is_of(tmp_path):
         tuple(row[name] for name in ("data", "label", "left_out", "model", "split")) for row in figures(store, trees)
     }
     assert found == {("tiny", "label", "age", "trees", 1)}
+    assert {row["source"] for row in figures(store, trees)} == {source_checksum()}
 
 
 def test_killed_at_exact_places_it_ends_with_the_same_table(file, whole, fresh, tmp_path):
@@ -150,12 +152,16 @@ def test_a_new_setting_is_evaluated_without_training(file, done, monkeypatch):
     assert len({cell.key for cell in planned(more)[1]} | {cell.key for cell in planned(file)[1]}) == 6
 
 
-def test_a_blend_takes_the_network_that_another_row_has_trained(file, done, monkeypatch):
+def with_blend(folder: Path, text: str = FILE) -> Path:
+    """The file with a blend whose network is that of the row 'Net'."""
     settings = {name.replace("model.", "model.raindrop."): value for name, value in NETWORK.items()}
     settings |= {"model.trees.rounds": 4, "model.trees.min_samples": 2}
     words = ", ".join(f"{json.dumps(name)} = {json.dumps(value)}" for name, value in settings.items())
-    row = f'\n[[rows]]\nname = "Both"\nmodel = "blend"\nconfig = {{ {words} }}\n'
-    more = prepare(file.parent / "blend", FILE + row)
+    return prepare(folder, text + f'\n[[rows]]\nname = "Both"\nmodel = "blend"\nconfig = {{ {words} }}\n')
+
+
+def test_a_blend_takes_the_network_that_another_row_has_trained(file, done, monkeypatch):
+    more = with_blend(file.parent / "blend")
     monkeypatch.setattr("raindrop.classifier.train", lambda *_, **__: pytest.fail("trained again"))
     finish(more, done)
     cells = {(cell.row.name, cell.number): cell for cell in planned(more)[1]}
@@ -163,6 +169,38 @@ def test_a_blend_takes_the_network_that_another_row_has_trained(file, done, monk
         both, net = (load(Store(done).run(cells[name, number].key)) for name in ("Both", "Net"))
         assert both.history_ == net.history_
         assert cells["Both", number].network_key == cells["Net", number].key
+
+
+def test_a_network_that_a_blend_has_trained_is_that_of_the_row(file, whole, tmp_path, monkeypatch):
+    cells = {cell.row.name: cell for cell in planned(with_blend(tmp_path / "blend"), [1])[1]}
+    store = Store(tmp_path / "out")
+    work([cells["Both"]], store)
+    monkeypatch.setattr("raindrop.classifier.train", lambda *_, **__: pytest.fail("trained again"))
+    work([cells["Net"]], store)
+    assert not store.failure(cells["Net"].key)
+    assert figures(store, cells["Net"]) == figures(Store(file.parent / "whole"), cells["Net"])
+
+
+def test_a_blend_waits_while_another_process_trains_its_network(tmp_path):
+    both = next(cell for cell in planned(with_blend(tmp_path), [1])[1] if cell.row.name == "Both")
+    store = Store(tmp_path / "out")
+    with Store(tmp_path / "out").claim(str(both.network_key), "theirs"):
+        assert not workers._run_if_free(both, store)
+        assert not store.run(both.key).exists()
+    assert workers._run_if_free(both, store)
+    assert not both.missing(store)
+
+
+def test_a_blend_trains_anew_where_its_network_had_other_settings(tmp_path):
+    both = next(cell for cell in planned(with_blend(tmp_path), [1])[1] if cell.row.name == "Both")
+    store = Store(tmp_path / "out")
+    table = cells_module.open_table(both.experiment.data, both.folder)
+    train, val, _ = cells_module.parts_of(table, both.splits, both.number, both.folder)
+    other = both.classifier().network_alone().set_params(seed=99)
+    other.fit(train, validation=val, run=store.run(str(both.network_key)))
+    work([both], store)
+    assert store.failure(both.key) is None
+    assert load(store.run(both.key)).history_ != other.history_
 
 
 def counted_work(file: Path, out: Path, log: Path) -> None:
@@ -282,6 +320,9 @@ def test_progress_counts_and_expects_from_the_cells_of_the_same_row(file, tmp_pa
         )
     store = Store(tmp_path)
     assert expected([*net[1:], *trees[1:]], [net[0], trees[0]], store) == pytest.approx(220)
+    assert expected([net[1], net[1]], [net[0]], store) == pytest.approx(100), "two tables, one training"
+    shutil.copytree(store.run(net[0].key), store.run(net[2].key))
+    assert expected(net[2:], [net[0]], store) == pytest.approx(0), "trained already, and evaluated in no time"
     with Store(tmp_path).claim(net[1].key, "ours"):
         assert progress(cells, store, 2).startswith("2 done, 1 running, 3 to do, end expected")
         now = time.time()
@@ -298,3 +339,8 @@ def test_a_failed_cell_is_named_at_the_end_with_exit_code_1(file, tmp_path, caps
     assert "1 of 2 cells could not be finished" in said.err
     assert "tiny: Net, split 1: The " in said.err
     assert "| Trees | 1 |" in said.out
+    assert "1 done, 1 failed, 0 running, 0 to do" in said.out
+    main(command(odd, tmp_path, "--splits", "1", "--status"))
+    said = capsys.readouterr()
+    assert "1 done, 1 failed, 0 running, 0 to do" in said.out
+    assert "failed: tiny: Net, split 1: The " in said.out

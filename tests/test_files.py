@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -202,22 +203,27 @@ def test_the_partial_name_is_hidden_and_beside_the_target(tmp_path):
     with atomic_file(tmp_path / "a.txt") as partial:
         partial.touch()
         assert partial.parent == tmp_path
-        assert partial.name == f".a.txt.partial-{os.getpid()}"
+        assert partial.name == f".a.txt.partial-{socket.gethostname()}-{os.getpid()}"
 
 
 def test_what_a_dead_process_left_of_a_file_goes_when_it_is_written_again_and_nothing_else(tmp_path):
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     alive = os.getppid()
-    for process in (dead.pid, alive):
+    here = socket.gethostname()
+    for process in (f"{here}-{dead.pid}", f"{here}-{alive}", f"elsewhere-{dead.pid}"):
         (tmp_path / f".a.txt.partial-{process}").write_text("half")
         (tmp_path / f".run.partial-{process}").mkdir()
         fill(tmp_path / f".run.partial-{process}", "half")
-    (tmp_path / f".other.txt.partial-{dead.pid}").write_text("half")
-    (tmp_path / ".a.txt.partial-mine").write_text("not ours")
+    (tmp_path / f".other.txt.partial-{here}-{dead.pid}").write_text("half")
+    (tmp_path / f".a.txt.partial-{here}-mine").write_text("not ours")
     write_text(tmp_path / "a.txt", "whole")
     with atomic_folder(tmp_path / "run") as partial:
         fill(partial, "whole")
-    others = [f".other.txt.partial-{dead.pid}", ".a.txt.partial-mine"]
-    ours = [f".a.txt.partial-{alive}", f".run.partial-{alive}"]
+    others = [f".other.txt.partial-{here}-{dead.pid}", f".a.txt.partial-{here}-mine"]
+    ours = [
+        f".{name}.partial-{owner}"
+        for name in ("a.txt", "run")
+        for owner in (f"{here}-{alive}", f"elsewhere-{dead.pid}")
+    ]
     assert names(tmp_path) == sorted([*others, *ours, "a.txt", "run"])

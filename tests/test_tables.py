@@ -118,7 +118,42 @@ def test_a_row_with_fewer_splits_does_not_speak_for_all(tmp_path):
     experiment, _, _ = planned(prepare(tmp_path, FILE + '\n[[rows]]\nname = "Short"\nmodel = "grud"\n'))
     known = {"Net": NET, "Trees": TREES, "Short": {1: 0.99}}
     said = verdicts(experiment, {(name, "", "all sensors", "auroc"): found for name, found in known.items()})
+    closest = "Net comes closest, 2.0 behind (3 common splits, rows on fewer left aside)"
+    assert said == [f"all sensors, AUROC: the trees win; {closest}."]
+
+
+def test_a_blend_is_no_network_that_beats_the_trees(tmp_path):
+    experiment, _, _ = planned(prepare(tmp_path, FILE + '\n[[rows]]\nname = "Both"\nmodel = "blend"\n'))
+
+    def said(both: float, **others: dict[int, float]) -> list[str]:
+        known = {"Trees": TREES, "Both": {n: value + both for n, value in TREES.items()}, **others}
+        return verdicts(experiment, {(name, "", "all sensors", "auroc"): found for name, found in known.items()})
+
+    win = "all sensors, AUROC: the trees win; Net comes closest, 2.0 behind (3 common splits)"
+    assert said(0.01, Net=NET) == [f"{win}; Both, which contains trees, is 1.0 ahead of them."]
+    assert said(-0.02, Net=NET) == [f"{win}; Both, which contains trees, is 2.0 behind them."]
+    assert said(0.01) == ["all sensors, AUROC: Both, which contains trees, is 1.0 ahead of them."]
+
+
+def test_of_several_rows_of_trees_the_best_is_the_one_to_beat(tmp_path):
+    experiment, _, _ = planned(prepare(tmp_path, FILE + '\n[[rows]]\nname = "Few trees"\nmodel = "trees"\n'))
+    known = {"Net": NET, "Trees": TREES, "Few trees": {1: 0.1, 2: 0.1, 3: 0.1}}
+    said = verdicts(experiment, {(name, "", "all sensors", "auroc"): found for name, found in known.items()})
     assert said == ["all sensors, AUROC: the trees win; Net comes closest, 2.0 behind (3 common splits)."]
+
+
+def test_a_figure_that_is_younger_than_a_cell_is_not_there(tmp_path):
+    text = FILE.replace("[data]", 'metrics = ["auroc", "brier"]\n[data]')
+    summary = made(text=text, tmp_path=tmp_path)
+    assert row(summary, "Net", "brier")["mean"] is None
+    assert row(summary, "Net", "auroc")["splits"] == 3
+
+
+def test_a_tiny_p_is_not_shown_as_nothing(tmp_path):
+    trees = {n: value + shift for (n, value), shift in zip(NET.items(), (0.02, 0.02001, 0.01999), strict=True)}
+    summary = made(trees=trees, tmp_path=tmp_path)
+    assert "| 2.0 (< 0.001) |" in markdown(summary)
+    assert "& 2.0 ($<$ 0.001) &" in latex(summary)
 
 
 def test_a_published_mean_without_a_spread_stands_alone(tmp_path):
@@ -166,6 +201,7 @@ def test_names_are_shown_literally_in_latex_and_markdown(tmp_path):
 
 def test_latex_has_a_table_per_block_with_the_same_number_of_columns_in_each_line(tmp_path):
     text = latex(made(tmp_path=tmp_path))
+    assert "\\item all sensors, AUROC: the trees win; Net comes closest" in text
     assert text.count("\\begin{table}") == text.count("\\end{table}") == 4 + 2  # overviews; all, and one published
     for body in re.findall(r"\\begin\{tabular\}\{(l r*)\}(.*?)\\end".replace(" ", ""), text, re.S):
         for line in re.findall(r"^(.*) \\\\$", body[1], re.M):

@@ -75,6 +75,9 @@ def benchmark(
     if not status:
         failures = _run(every, store, workers)
     _print_progress(every, store, workers)
+    if status:
+        for message in filter(None, (store.failure(cell.key) for cell in every)):
+            console.print(escape(f"failed: {message}"))
     for experiment, _, facts in planned:
         # All rows and splits that are in the store, not only those that were asked for this time.
         cells, _ = plan(experiment, data, experiment.rows, ())
@@ -137,14 +140,16 @@ def _finished(cell: Cell, store: Store) -> str:
 
 
 def progress(cells: Sequence[Cell], store: Store, workers: int) -> str:
-    """'12 done, 2 running, 26 to do, end expected Tue 14:05 (in 3 h 20 min)'."""
+    """'12 done, 2 running, 26 to do, end expected Tue 14:05 (in 3 h 20 min)'; failed ones are counted if there are."""
     from raindrop.workers import settled
 
     cells = list({(cell.key, cell.experiment.settings): cell for cell in cells}.values())
-    done = [cell for cell in cells if settled(cell, store)]
-    left = [cell for cell in cells if cell not in done]
+    left = [cell for cell in cells if not settled(cell, store)]
+    failed = [cell for cell in cells if cell not in left and cell.missing(store)]
+    done = [cell for cell in cells if cell not in left and cell not in failed]
     running = [cell for cell in left if store.running(cell.key) is not None]
-    text = f"{len(done)} done, {len(running)} running, {len(left) - len(running)} to do"
+    lost = f", {len(failed)} failed" if failed else ""
+    text = f"{len(done)} done{lost}, {len(running)} running, {len(left) - len(running)} to do"
     seconds = expected(left, done, store)
     if not left or seconds is None:
         return text
@@ -153,23 +158,38 @@ def progress(cells: Sequence[Cell], store: Store, workers: int) -> str:
 
 
 def expected(left: Sequence[Cell], done: Sequence[Cell], store: Store) -> float | None:
-    """Seconds of work left, from what finished cells of the same row took, else from those of any row."""
-    took: dict[str, list[float]] = {}
+    """Seconds of work left, from what finished cells of the same row and data took, else from those of any.
+
+    What is trained already is only evaluated, under the settings that are missing.
+    """
+    training: dict[tuple[str, str], list[float]] = {}
+    evaluation: dict[tuple[str, str], list[float]] = {}  # of one setting
     for cell in done:
         known = store.read(cell.key)
         if known is not None:
-            training = known["training_seconds"].max() or 0.0
-            took.setdefault(cell.row.name, []).append(float(training) + float(known["evaluation_seconds"].sum()))  # type: ignore[arg-type]
-    if not took:
+            training.setdefault(_kind(cell), []).append(float(known["training_seconds"].max() or 0.0))  # type: ignore[arg-type]
+            settings = known.select("hidden", "share", "instead").n_unique()
+            evaluation.setdefault(_kind(cell), []).append(float(known["evaluation_seconds"].sum()) / settings)
+    if not training:
         return None
-    usual = {name: sum(of) / len(of) for name, of in took.items()}
-    typical = sum(usual.values()) / len(usual)
-    total = 0.0
+    total, trained = 0.0, set[str]()
     for cell in left:
+        seconds = _usual(evaluation, _kind(cell)) * len(cell.missing(store))
+        if cell.key not in trained and not store.has_model(cell.key):
+            seconds += _usual(training, _kind(cell))
+        trained.add(cell.key)
         since = (store.running(cell.key) or {}).get("started")
-        behind = time.time() - since if since is not None else 0.0
-        total += max(0.0, usual.get(cell.row.name, typical) - behind)
+        total += max(0.0, seconds - (time.time() - since if since is not None else 0.0))
     return total
+
+
+def _kind(cell: Cell) -> tuple[str, str]:
+    return cell.experiment.data.folder, cell.row.name
+
+
+def _usual(took: dict[tuple[str, str], list[float]], kind: tuple[str, str]) -> float:
+    means = {known: sum(of) / len(of) for known, of in took.items()}
+    return means.get(kind, sum(means.values()) / len(means))
 
 
 def _span(seconds: float) -> str:

@@ -28,7 +28,7 @@ from raindrop.ranking import rank_sensors
 from raindrop.results import Store
 from raindrop.settings import hide_random_sensors, hide_sensors, number_hidden
 from raindrop.training import TrainConfig
-from raindrop.version import VERSION
+from raindrop.version import VERSION, source_checksum
 
 
 @dataclass(frozen=True)
@@ -162,8 +162,7 @@ def run_cell(cell: Cell, store: Store) -> None:
     """Train the cell unless its model is there, and evaluate it under the settings that are missing."""
     table = open_table(cell.experiment.data, cell.folder)
     train, val, test = parts_of(table, cell.splits, cell.number, cell.folder)
-    network = None if cell.network_key is None else store.run(cell.network_key)
-    clf, seconds = _fitted(cell, train, val, store.run(cell.key), network)
+    clf, seconds = _fitted(cell, train, val, store)
     about = _about(cell, clf, seconds)
     rows = []
     for setting in cell.missing(store):
@@ -177,26 +176,43 @@ def run_cell(cell: Cell, store: Store) -> None:
     store.write(cell.key, rows)
 
 
-def _fitted(
-    cell: Cell, train: EventTable, val: EventTable, run: Path, network: Path | None
-) -> tuple[Classifier, float | None]:
-    """The trained model, and how long training took where that is known. A network that is there is taken as it is."""
-    if (run / "model.json").exists():
-        clf, took = load(run), None
+def _fitted(cell: Cell, train: EventTable, val: EventTable, store: Store) -> tuple[Classifier, float | None]:
+    """The trained model, and how long training took, as far as that is known; of a blend without its network."""
+    took = 0.0
+    if store.has_model(cell.key):
+        clf = load(store.run(cell.key))
     else:
+        network = _network(cell, train, val, store)
         started = time.monotonic()
-        there = load(network) if network is not None and (network / "model.json").exists() else None
-        try:
-            clf = cell.classifier().fit(train, validation=val, run=run, resume=True, network=there)
-        except ConfigError:
-            if not (run / "checkpoint.safetensors").exists():
-                raise
-            shutil.rmtree(run)  # begun when the model had fewer settings
-            clf = cell.classifier().fit(train, validation=val, run=run, resume=True, network=there)
+        clf = _train(cell.classifier(), train, val, store.run(cell.key), network)
         took = time.monotonic() - started
-        (run / "checkpoint.safetensors").unlink(missing_ok=True)
-    by_epoch = [record["seconds"] for record in clf.history_ if "seconds" in record]
-    return clf, sum(by_epoch) if by_epoch else took
+    epochs = sum(record.get("seconds", 0.0) for record in clf.history_) if cell.network_key is None else 0.0
+    return clf, max(took, epochs) or None  # a kill loses the time between epochs, not theirs
+
+
+def _network(cell: Cell, train: EventTable, val: EventTable, store: Store) -> Classifier | None:
+    """Of a blend: its network, trained and kept as a row of its own would be, so that it is trained once."""
+    if cell.network_key is None:
+        return None
+    run = store.run(cell.network_key)
+    if store.has_model(cell.network_key):
+        return load(run)
+    with store.claim(cell.network_key, f"{cell.name}, its network") as ours:
+        return _train(cell.classifier().network_alone(), train, val, run) if ours else None
+
+
+def _train(
+    clf: Classifier, train: EventTable, val: EventTable, run: Path, network: Classifier | None = None
+) -> Classifier:
+    try:
+        clf.fit(train, validation=val, run=run, resume=True, network=network)
+    except ConfigError:
+        if network is None and not (run / "checkpoint.safetensors").exists():
+            raise
+        shutil.rmtree(run, ignore_errors=True)  # it, or the network, was begun when the model had fewer settings
+        clf.fit(train, validation=val, run=run, resume=True)
+    (run / "checkpoint.safetensors").unlink(missing_ok=True)
+    return clf
 
 
 def apply(
@@ -226,6 +242,7 @@ def _about(cell: Cell, clf: Classifier, seconds: float | None) -> dict[str, Any]
             best_epoch, best = record["epoch"], figures[metric]
     return {
         "version": VERSION,
+        "source": source_checksum(),
         "model": cell.row.model,
         "preset": cell.row.preset,
         "config": to_json(clf.resolved()),

@@ -9,6 +9,7 @@ import json
 import math
 import os
 import shutil
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -97,10 +98,11 @@ def _beside(path: Path) -> Path:
         raise RaindropError(f"{path}: its folder {path.parent} cannot be made ({error.strerror}).") from None
     if not os.access(path.parent, os.W_OK):
         raise RaindropError(f"{path}: there is no permission to write in {path.parent}.")
-    for left in path.parent.glob(f".{glob.escape(path.name)}.partial-*"):
-        if not _runs(left.name.rpartition("-")[2]):
+    beginning = f".{path.name}.partial-{socket.gethostname()}-"  # what another machine writes here is not ours to judge
+    for left in path.parent.glob(f"{glob.escape(beginning)}*"):
+        if not _runs(left.name.removeprefix(beginning)):
             shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
-    return path.with_name(f".{path.name}.partial-{os.getpid()}")
+    return path.with_name(f"{beginning}{os.getpid()}")
 
 
 def _runs(process: str) -> bool:

@@ -47,6 +47,10 @@ class Store:
         """The folder in which a cell is trained and its model stays."""
         return self.folder / "runs" / key
 
+    def has_model(self, key: str) -> bool:
+        """Whether a cell is trained."""
+        return (self.run(key) / "model.json").exists()
+
     # ---------------------------------------------------------------- figures
 
     def read(self, key: str) -> pl.DataFrame | None:

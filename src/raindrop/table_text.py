@@ -88,7 +88,8 @@ def latex(summary: Summary) -> str:
             "\\end{table}",
             "",
         ]
-    lines += [f"% {sentence}" for sentence in summary.verdicts]
+    said = [f"\\item {_tex(sentence)}" for sentence in summary.verdicts]
+    lines += ["\\begin{itemize}", *said, "\\end{itemize}"] if said else []
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -138,7 +139,7 @@ def _blocks(summary: Summary, bold: Callable[[str], str], escape: Callable[[str]
                 paper = _published(record)
                 difference = "" if record["difference"] is None else f"{record['difference']:+.1f}"
                 extras = {"published": paper, "difference": difference}
-                cells += [_mean(record, bold), *(extras[name] for name in _extras(of)), _behind(record)]
+                cells += [_mean(record, bold), *(extras[name] for name in _extras(of)), escape(_behind(record))]
             rows.append(cells)
         heading = column_name(scenario, setting) if len(columns) > 1 else ""
         found.append((heading, names, rows))
@@ -177,7 +178,10 @@ def _published(record: dict[str, Any]) -> str:
 def _behind(record: dict[str, Any]) -> str:
     if record["behind"] is None:
         return ""
-    return _number(record["behind"], record) + ("" if record["p"] is None else f" ({record['p']:.3f})")
+    distance = _number(record["behind"], record)
+    if record["p"] is None:
+        return distance
+    return f"{distance} ({record['p']:.3f})" if record["p"] >= 0.001 else f"{distance} (< 0.001)"
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -193,6 +197,8 @@ def _tex(text: str) -> str:
         text = text.replace(sign, {"\\": "\x00", "{": "\\{", "}": "\\}"}[sign])
     for sign in "&%$#_":
         text = text.replace(sign, f"\\{sign}")
+    for sign in "<>":
+        text = text.replace(sign, f"${sign}$")
     return (
         text.replace("\x00", "\\textbackslash{}").replace("~", "\\textasciitilde{}").replace("^", "\\textasciicircum{}")
     )

@@ -105,8 +105,9 @@ def by_split(experiment: Experiment, cells: Sequence[Cell], store: Store) -> ByC
         for record in known.filter(pl.col("part") == "test").iter_rows(named=True):
             setting = settings.get((record["hidden"], record["share"], record["instead"]))
             for metric in experiment.metrics if setting is not None else ():
-                place = found.setdefault((cell.row.name, cell.splits.name, str(setting), metric), {})
-                place.setdefault(cell.number, []).append(record[metric])
+                if record.get(metric) is not None:  # a figure that is younger than the cell
+                    place = found.setdefault((cell.row.name, cell.splits.name, str(setting), metric), {})
+                    place.setdefault(cell.number, []).append(record[metric])
     return {key: {n: float(np.mean(v)) for n, v in of.items()} for key, of in found.items()}
 
 
@@ -132,29 +133,45 @@ def against(best: dict[int, float], rival: dict[int, float], metric: str) -> tup
 
 
 def verdicts(experiment: Experiment, values: ByColumn) -> list[str]:
-    """For each block and figure one sentence: do the trees win over those that share as many splits as any does?"""
-    networks = [row.name for row in experiment.rows if row.model != "trees"]
-    trees = [row.name for row in experiment.rows if row.model == "trees"]
+    """For each block and figure a sentence: whether the trees win over every network, and where a blend stands."""
+    rows: dict[str, list[str]] = {}
+    for row in experiment.rows:
+        rows.setdefault(row.model if row.model in ("trees", "blend") else "network", []).append(row.name)
     said = []
     for scenario, setting in experiment.columns():
         for metric in experiment.metrics:
-            gaps = []
-            for tree in trees:
-                for network in networks:
-                    ours = values.get((tree, scenario, setting.name, metric), {})
-                    theirs = values.get((network, scenario, setting.name, metric), {})
-                    ahead, common, _ = against(ours, theirs, metric)
-                    if ahead is not None:
-                        gaps.append((ahead, common, network))
-            if not gaps:
-                continue
-            most = max(common for _, common, _ in gaps)
-            ahead, common, network = min(gap for gap in gaps if gap[1] == most)
+            block = {row.name: values.get((row.name, scenario, setting.name, metric), {}) for row in experiment.rows}
+            trees = block.get(best_row({name: block[name] for name in rows.get("trees", ())}, metric) or "", {})
             scale = 1.0 if metric in UNSCALED else 100.0
-            where = f"{column_name(scenario, setting)}, {NAMES[metric]}"
-            over = f"{common} common split{'s' if common > 1 else ''}"
-            if ahead >= 0:
-                said.append(f"{where}: the trees win; {network} comes closest, {scale * ahead:.1f} behind ({over}).")
-            else:
-                said.append(f"{where}: {network} is ahead of the trees by {-scale * ahead:.1f} ({over}).")
+            clauses = [
+                *_networks_beside(trees, {name: block[name] for name in rows.get("network", ())}, metric, scale),
+                *(_blend_beside(trees, name, block[name], metric, scale) for name in rows.get("blend", ())),
+            ]
+            if any(clauses):
+                said.append(f"{column_name(scenario, setting)}, {NAMES[metric]}: {'; '.join(filter(None, clauses))}.")
     return said
+
+
+def _networks_beside(
+    trees: dict[int, float], networks: dict[str, dict[int, float]], metric: str, scale: float
+) -> list[str]:
+    """The best of the networks that share as many splits with the trees as any does."""
+    gaps = {name: against(trees, found, metric) for name, found in networks.items()}
+    shared = {name: (ahead, common) for name, (ahead, common, _) in gaps.items() if ahead is not None}
+    if not shared:
+        return []
+    most = max(common for _, common in shared.values())
+    ahead, network = min((ahead, name) for name, (ahead, common) in shared.items() if common == most)
+    over = f"{most} common split{'s' if most > 1 else ''}"
+    over += ", rows on fewer left aside" if any(common < most for _, common in shared.values()) else ""
+    if ahead < 0:
+        return [f"{network} is ahead of the trees by {-scale * ahead:.1f} ({over})"]
+    return [f"the trees win; {network} comes closest, {scale * ahead:.1f} behind ({over})"]
+
+
+def _blend_beside(trees: dict[int, float], name: str, blend: dict[int, float], metric: str, scale: float) -> str:
+    ahead, _, _ = against(trees, blend, metric)
+    if ahead is None:
+        return ""
+    where = f"{-scale * ahead:.1f} ahead of" if ahead < 0 else f"{scale * ahead:.1f} behind"
+    return f"{name}, which contains trees, is {where} them"

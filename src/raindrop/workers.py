@@ -69,6 +69,8 @@ def settled(cell: Cell, store: Store) -> bool:
 
 
 def _run_if_free(cell: Cell, store: Store) -> bool:
+    if cell.network_key is not None and store.running(cell.network_key) is not None:
+        return False  # a blend waits for its network rather than train it a second time
     with store.claim(cell.key, cell.name) as ours:
         if not ours or settled(cell, store):
             return False
