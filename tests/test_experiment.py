@@ -59,6 +59,18 @@ def test_published_figures_of_settings_2_to_4_and_the_ablation_are_those_of_the_
     half = Setting(hidden="fixed", share=0.5)
     assert hidden.published_for(rows["Raindrop tuned"], "", half, "auroc") == (79.7, 1.9)
     assert hidden.published_for(rows["SeFT"], "", Setting(hidden="random", share=0.3), "auprc") == (22.5, 3.0)
+    (zeros,) = read_experiments(["table2_3_p19_zeros"])
+    for setting, same in zip(zeros.settings, hidden.settings, strict=True):
+        assert setting.hidden == "none" or setting.instead == "zeros"
+        for metric in ("auroc", "auprc"):
+            paper = zeros.published_for(zeros.rows[0], "", setting, metric)
+            assert paper == hidden.published_for(rows["Raindrop"], "", same, metric)
+    (pam,) = read_experiments(["pam"])
+    rows = {row.name: row for row in pam.rows}
+    assert pam.published_for(rows["DGM2-O"], "", Setting(), "f1") == (84.3, 1.8)
+    assert pam.published_for(rows["GRU-D"], "", Setting(hidden="fixed", share=0.4), "precision") == (64.5, 6.8)
+    assert pam.published_for(rows["Raindrop tuned"], "", Setting(hidden="random", share=0.5), "f1") == (47.6, 5.2)
+    assert not pam.published.same_data
     (groups,) = read_experiments(["setting4_p19"])
     rows = {row.name: row for row in groups.rows}
     assert groups.published_for(rows["Raindrop w/o graph"], "male to female", Setting(), "auprc") == (36.8, 1.7)
@@ -77,7 +89,7 @@ def test_the_file_and_the_names_in_the_documents_are_right(monkeypatch):
     assert [(model.name, model.target) for model in example.models] == [("mine", "my_model:ENTRY")]
     assert [setting.name for setting in example.settings] == ["all sensors", "fixed 10 %", "fixed 50 %", "random 50 %"]
     assert {field.name for field in fields(Splits)} - {"name", "numbers"} <= set(re.findall(r"\w+", text))
-    named = set(re.findall(r"`((?:table|setting|ablation|activity)\w*)`", page))
+    named = set(re.findall(r"`((?:table|setting|ablation|activity|pam)\w*)`", page))
     assert named == set(shipped()), "each shipped table is in the page, and no other"
 
 

@@ -9,11 +9,13 @@ import pytest
 from published_layout import pack, pam_subject, write
 
 from raindrop import data_commands
+from raindrop.cells import plan
 from raindrop.cli import app, main
 from raindrop.datasets import download as downloads
 from raindrop.datasets.publishers import Publication, Remote
 from raindrop.errors import ConfigError, DataError
 from raindrop.events import EventTable
+from raindrop.experiment import read_experiments
 from raindrop.run_parts import labelled, part_of, split_as_told
 from raindrop.splits import Split
 
@@ -76,6 +78,10 @@ def test_pam_also_writes_splits_that_keep_subjects_apart(tmp_path: Path) -> None
     parts = split_as_told(table, f"{tmp_path}/table/splits_by_subject.parquet:3", seed=0)
     subjects = [set(part.samples["subject"]) for part in parts.values()]
     assert sum(len(names) for names in subjects) == 5
+    (experiment,) = read_experiments(["pam"])
+    cells, facts = plan(experiment, tmp_path / "table", experiment.rows, [])
+    assert {cell.number for cell in cells} == {1, 2, 3, 4, 5}
+    assert (facts.label, facts.sensors, len(facts.balance)) == ("activity", 17, 2)
 
 
 @pytest.mark.parametrize(
