@@ -11,6 +11,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -181,13 +184,30 @@ def test_a_network_that_a_blend_has_trained_is_that_of_the_row(file, whole, tmp_
     assert figures(store, cells["Net"]) == figures(Store(file.parent / "whole"), cells["Net"])
 
 
-def test_a_blend_waits_while_another_process_trains_its_network(tmp_path):
+def test_a_blend_waits_while_another_process_trains_its_network(tmp_path, monkeypatch):
     both = next(cell for cell in planned(with_blend(tmp_path), [1])[1] if cell.row.name == "Both")
     store = Store(tmp_path / "out")
     with Store(tmp_path / "out").claim(str(both.network_key), "theirs"):
         assert not workers._run_if_free(both, store)
         assert not store.run(both.key).exists()
+    claim = Store.claim
+
+    @contextmanager
+    def late(store: Store, key: str, name: str) -> Iterator[bool]:
+        """The first claim of the network comes too late, as if another process had just taken it."""
+        if key == both.network_key and not refused:
+            refused.append(key)
+            yield False
+        else:
+            with claim(store, key, name) as ours:
+                yield ours
+
+    refused: list[str] = []
+    monkeypatch.setattr(Store, "claim", late)
+    monkeypatch.setattr(cells_module, "PAUSE", 0.0)
     assert workers._run_if_free(both, store)
+    assert refused
+    assert store.has_model(str(both.network_key)), "it waited and then trained where the row would"
     assert not both.missing(store)
 
 
@@ -321,6 +341,9 @@ def test_progress_counts_and_expects_from_the_cells_of_the_same_row(file, tmp_pa
     store = Store(tmp_path)
     assert expected([*net[1:], *trees[1:]], [net[0], trees[0]], store) == pytest.approx(220)
     assert expected([net[1], net[1]], [net[0]], store) == pytest.approx(100), "two tables, one training"
+    blend = replace(trees[1], network_key=net[1].key)
+    assert expected([blend], [net[0], trees[0]], store) == pytest.approx(10 + 55), "a blend's network, as any row"
+    assert expected([net[1], blend], [net[0], trees[0]], store) == pytest.approx(100 + 10), "trained as its own row"
     shutil.copytree(store.run(net[0].key), store.run(net[2].key))
     assert expected(net[2:], [net[0]], store) == pytest.approx(0), "trained already, and evaluated in no time"
     with Store(tmp_path).claim(net[1].key, "ours"):

@@ -148,6 +148,25 @@ def test_what_is_wrong_with_ones_own_model_is_said_in_a_sentence(own):
         read_experiments([own])
 
 
+def test_a_module_of_the_same_name_elsewhere_is_not_taken_for_ones_own(own):
+    read_experiments([own])
+    (own.parent / "other").mkdir()
+    other = prepare(own.parent / "other", OWN.replace("stump", "twig").replace("Tiny", "Other"))
+    (own.parent / "other" / "my_model.py").write_text(STUMP)
+    with pytest.raises(ConfigError, match=r"other/my_model.py is not what 'my_model' means already; rename that file"):
+        read_experiments([other])
+
+
+def test_rows_of_another_file_come_with_the_models_it_brings(own, capsys):
+    more = FILE[: FILE.index("[[rows]]")].replace('title = "Tiny"', 'title = "More"\nrows_of = "tiny.toml"')
+    (own.parent / "more.toml").write_text(more)
+    words = ["benchmark", str(own.parent / "more.toml"), "--data", str(own.parent / "data")]
+    main([*words, "--out", str(own.parent / "out"), "--rows", "stump", "--splits", "1"])
+    assert "| Trees | 1 |" in capsys.readouterr().out
+    keys = {cell.row.name: cell.key for cell in planned(own.parent / "more.toml", [1])[1]}
+    assert keys == {cell.row.name: cell.key for cell in planned(own, [1])[1]}
+
+
 def test_a_change_of_ones_own_model_is_another_cell(own):
     keys = {cell.row.name: cell.key for cell in planned(own, [1])[1]}
     (own.parent / "my_model.py").write_text(STUMP + "# changed\n")
@@ -159,7 +178,7 @@ def test_a_change_of_ones_own_model_is_another_cell(own):
 def test_a_file_that_names_itself_is_refused(tmp_path):
     (tmp_path / "a.toml").write_text('tables = ["b.toml"]')
     (tmp_path / "b.toml").write_text('tables = ["table1_p12", "a.toml"]')
-    with pytest.raises(ConfigError, match=r"a.toml: this file names itself among its tables"):
+    with pytest.raises(ConfigError, match=r"a.toml: this file is among its own tables"):
         read_experiments([tmp_path / "a.toml"])
 
 

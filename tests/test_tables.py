@@ -130,9 +130,16 @@ def test_a_blend_is_no_network_that_beats_the_trees(tmp_path):
         return verdicts(experiment, {(name, "", "all sensors", "auroc"): found for name, found in known.items()})
 
     win = "all sensors, AUROC: the trees win; Net comes closest, 2.0 behind (3 common splits)"
-    assert said(0.01, Net=NET) == [f"{win}; Both, which contains trees, is 1.0 ahead of them."]
-    assert said(-0.02, Net=NET) == [f"{win}; Both, which contains trees, is 2.0 behind them."]
-    assert said(0.01) == ["all sensors, AUROC: Both, which contains trees, is 1.0 ahead of them."]
+    assert said(0.01, Net=NET) == [f"{win}; Both, which contains trees, is 1.0 ahead of them (3 common splits)."]
+    assert said(-0.02, Net=NET) == [f"{win}; Both, which contains trees, is 2.0 behind them (3 common splits)."]
+    assert said(0.01) == ["all sensors, AUROC: Both, which contains trees, is 1.0 ahead of them (3 common splits)."]
+
+
+def test_a_distance_of_losses_is_shown_as_losses_are(tmp_path):
+    experiment, _, _ = planned(prepare(tmp_path, FILE.replace("[data]", 'metrics = ["log_loss"]\n[data]')))
+    known = {"Net": {1: 0.521}, "Trees": {1: 0.5}}
+    said = verdicts(experiment, {(name, "", "all sensors", "log_loss"): found for name, found in known.items()})
+    assert said == ["all sensors, log loss: the trees win; Net comes closest, 0.021 behind (1 common split)."]
 
 
 def test_of_several_rows_of_trees_the_best_is_the_one_to_beat(tmp_path):

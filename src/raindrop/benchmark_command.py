@@ -61,27 +61,28 @@ def benchmark(
         raise ConfigError(f"--workers {workers}: at least 1, and more than 1 only where files can be locked.")
     experiments = read_experiments(tables)
     _require_rows(experiments, rows)
-    planned: list[tuple[Experiment, list[Cell], Facts]] = []
+    planned: list[tuple[Experiment, list[Cell], list[Cell], Facts]] = []
     with console.status("reading ..."):
         for experiment in experiments:
             chosen = experiment.choose(rows)
             if chosen:
                 cells, facts = plan(experiment, data, chosen, splits)
-                planned.append((experiment, cells, facts))
+                # The table is of all that is in the store, not only of what was asked for this time.
+                whole, _ = plan(experiment, data, experiment.rows, ())
+                planned.append((experiment, cells, whole, facts))
     store = Store(out)
-    every = [cell for _, cells, _ in planned for cell in cells]
+    every = [cell for _, cells, _, _ in planned for cell in cells]
     refuse_other_defaults(every, store)
     failures: list[str] = []
     if not status:
         failures = _run(every, store, workers)
     _print_progress(every, store, workers)
     if status:
-        for message in filter(None, (store.failure(cell.key) for cell in every)):
-            console.print(escape(f"failed: {message}"))
-    for experiment, _, facts in planned:
-        # All rows and splits that are in the store, not only those that were asked for this time.
-        cells, _ = plan(experiment, data, experiment.rows, ())
-        _print_table(experiment, facts, cells, store, pictures)
+        for message in dict.fromkeys(store.failure(cell.key) for cell in every if cell.missing(store)):
+            if message is not None:
+                console.print(escape(f"failed: {message}"))
+    for experiment, _, whole, facts in planned:
+        _print_table(experiment, facts, whole, store, pictures)
     if failures:
         raise RaindropError("\n".join([f"{len(failures)} of {len(every)} cells could not be finished:", *failures]))
 
@@ -96,7 +97,8 @@ def _require_rows(experiments: Sequence[Experiment], rows: Sequence[str]) -> Non
 
 def _run(cells: Sequence[Cell], store: Store, number: int) -> list[str]:
     """Let workers run the cells, show how far they are, and return what went wrong."""
-    from raindrop.workers import PAUSE, settled, start
+    from raindrop.cells import PAUSE
+    from raindrop.workers import settled, start
 
     for cell in cells:
         store.forget_failure(cell.key)
@@ -175,9 +177,10 @@ def expected(left: Sequence[Cell], done: Sequence[Cell], store: Store) -> float 
     total, trained = 0.0, set[str]()
     for cell in left:
         seconds = _usual(evaluation, _kind(cell)) * len(cell.missing(store))
-        if cell.key not in trained and not store.has_model(cell.key):
-            seconds += _usual(training, _kind(cell))
-        trained.add(cell.key)
+        for key in filter(None, (cell.key, cell.network_key)):
+            if key not in trained and not store.has_model(key):
+                seconds += _usual(training, _kind(cell) if key == cell.key else None)
+            trained.add(key)
         since = (store.running(cell.key) or {}).get("started")
         total += max(0.0, seconds - (time.time() - since if since is not None else 0.0))
     return total
@@ -187,9 +190,11 @@ def _kind(cell: Cell) -> tuple[str, str]:
     return cell.experiment.data.folder, cell.row.name
 
 
-def _usual(took: dict[tuple[str, str], list[float]], kind: tuple[str, str]) -> float:
-    means = {known: sum(of) / len(of) for known, of in took.items()}
-    return means.get(kind, sum(means.values()) / len(means))
+def _usual(took: dict[tuple[str, str], list[float]], kind: tuple[str, str] | None) -> float:
+    """Of cells of this kind; of any where there is none yet."""
+    of = took.get(kind) if kind is not None else None
+    seconds = of or [sum(each) / len(each) for each in took.values()]
+    return sum(seconds) / len(seconds)
 
 
 def _span(seconds: float) -> str:

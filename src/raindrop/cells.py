@@ -30,6 +30,9 @@ from raindrop.settings import hide_random_sensors, hide_sensors, number_hidden
 from raindrop.training import TrainConfig
 from raindrop.version import VERSION, source_checksum
 
+SOURCE = source_checksum()  # now, since files may be edited while a model trains
+PAUSE = 1.0  # seconds between two looks at what others are doing
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -195,10 +198,12 @@ def _network(cell: Cell, train: EventTable, val: EventTable, store: Store) -> Cl
     if cell.network_key is None:
         return None
     run = store.run(cell.network_key)
-    if store.has_model(cell.network_key):
-        return load(run)
-    with store.claim(cell.network_key, f"{cell.name}, its network") as ours:
-        return _train(cell.classifier().network_alone(), train, val, run) if ours else None
+    while not store.has_model(cell.network_key):
+        with store.claim(cell.network_key, f"{cell.name}, its network") as ours:
+            if ours:
+                return _train(cell.classifier().network_alone(), train, val, run)
+        time.sleep(PAUSE)  # another process has it, or has just looked at it
+    return load(run)
 
 
 def _train(
@@ -242,7 +247,7 @@ def _about(cell: Cell, clf: Classifier, seconds: float | None) -> dict[str, Any]
             best_epoch, best = record["epoch"], figures[metric]
     return {
         "version": VERSION,
-        "source": source_checksum(),
+        "source": SOURCE,
         "model": cell.row.model,
         "preset": cell.row.preset,
         "config": to_json(clf.resolved()),

@@ -175,7 +175,7 @@ def read_experiments(names: Iterable[str | os.PathLike[str]]) -> list[Experiment
     for path in _files(names, ()):
         there, _ = found.setdefault(path.stem, (path, parse(configs.read_toml(path), path.stem, str(path))))
         if there.resolve() != path.resolve():
-            raise ConfigError(f"{there} and {path} would both be the table '{path.stem}'; give one another name.")
+            raise ConfigError(f"{there} and {path} would both be the table '{path.stem}'; rename one of them.")
     return [experiment for _, experiment in found.values()]
 
 
@@ -184,7 +184,7 @@ def _files(names: Iterable[str | os.PathLike[str]], within: tuple[Path, ...]) ->
     for name in names:
         path = _find(name)
         if path.resolve() in within:
-            raise ConfigError(f"{path}: this file names itself among its tables.")
+            raise ConfigError(f"{path}: this file is among its own tables; files may not name each other in a circle.")
         content = configs.read_toml(path)
         if "tables" not in content:
             yield path
@@ -223,14 +223,17 @@ def _parse(content: dict[str, Any], name: str, folder: Path) -> Experiment:
     for key in content:
         if key not in known:
             raise ConfigError(f"Unknown setting '{key}': {suggest(key, known)}")
+    models: list[OwnModel] = []
     if "rows_of" in content:
-        content["rows"] = [*_rows_of(content.pop("rows_of"), folder), *content.get("rows", [])]
+        rows, models = _rows_of(content.pop("rows_of"), folder)
+        content["rows"] = [*rows, *content.get("rows", [])]
     missing = [key for key in ("title", "data", "splits", "rows") if not content.get(key)]
     if missing:
         raise ConfigError(f"'{missing[0]}' is missing; a table has a title, [data], [[splits]] and [[rows]].")
-    named = _table(content.pop("models", {}), "models")
+    models += _own_models(content, folder)
+    content.pop("models", None)
     parts: dict[str, Any] = {
-        "models": tuple(OwnModel(model, str(target), str(folder.resolve())) for model, target in named.items()),
+        "models": tuple(dict.fromkeys(models)),
         "data": configs.make(Data, _table(content.pop("data"), "data"), where="data."),
         "splits": _each(Splits, content.pop("splits"), "splits"),
         "settings": configs.make(Settings, _table(content.pop("settings", {}), "settings"), where="settings.").all(),
@@ -262,14 +265,20 @@ def _table(value: Any, key: str) -> dict[str, Any]:
     return value
 
 
-def _rows_of(name: Any, folder: Path) -> list[dict[str, Any]]:
-    """The rows of another table, by its name or its path from this one."""
+def _own_models(content: Mapping[str, Any], folder: Path) -> list[OwnModel]:
+    named = _table(content.get("models", {}), "models")
+    return [OwnModel(model, str(target), str(folder.resolve())) for model, target in named.items()]
+
+
+def _rows_of(name: Any, folder: Path) -> tuple[list[dict[str, Any]], list[OwnModel]]:
+    """The rows of another table and the models it brings, by its name or its path from this one."""
     if not isinstance(name, str):
         raise ConfigError(f"rows_of is the name of another table, not {name!r}.")
-    rows = configs.read_toml(_find(_beside(folder, name))).get("rows")
-    if not isinstance(rows, list):
+    path = _find(_beside(folder, name))
+    content = configs.read_toml(path)
+    if not isinstance(content.get("rows"), list):
         raise ConfigError(f"rows_of: the table '{name}' has no [[rows]] of its own.")
-    return rows
+    return content["rows"], _own_models(content, path.parent)
 
 
 def _each(kind: type[Any], values: Any, key: str) -> tuple[Any, ...]:

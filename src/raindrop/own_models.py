@@ -28,9 +28,13 @@ class OwnModel:
         if self.folder not in sys.path:
             sys.path.insert(0, self.folder)
         try:
-            entry = getattr(importlib.import_module(module), attribute)
+            found = importlib.import_module(module)
+            entry = getattr(found, attribute)
         except Exception as error:  # it is somebody's code, so anything may happen
             raise ConfigError(f"models.{self.name}: '{self.target}' cannot be imported ({error}).") from None
+        beside = Path(self.folder, *module.split(".")).with_suffix(".py")
+        if beside.exists() and (found.__file__ is None or not beside.samefile(found.__file__)):
+            raise ConfigError(f"models.{self.name}: {beside} is not what '{module}' means already; rename that file.")
         if not isinstance(entry, Entry):
             kind = type(entry).__name__
             raise ConfigError(f"models.{self.name}: '{self.target}' is not a raindrop.models.Entry, but {kind}.")

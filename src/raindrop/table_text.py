@@ -11,7 +11,7 @@ import polars as pl
 from raindrop.experiment import column_name
 from raindrop.files import atomic_file, write_text
 from raindrop.metrics import NAMES
-from raindrop.tables import Summary
+from raindrop.tables import Summary, shown
 
 Grid = tuple[str, list[str], list[list[str]]]  # heading, names of the columns, rows
 
@@ -151,15 +151,11 @@ def _extras(of: pl.DataFrame) -> Sequence[str]:
     return [name for name in ("published", "difference") if of[name].null_count() < len(of)]
 
 
-def _number(value: float, record: dict[str, Any]) -> str:
-    return f"{value:.3f}" if record["metric"] == "log_loss" else f"{value:.1f}"
-
-
 def _mean(record: dict[str, Any], bold: Callable[[str], str]) -> str:
     if record["mean"] is None:
         return "-"
-    spread = "" if record["sd"] is None else f" ± {_number(record['sd'], record)}"
-    text = f"{_number(record['mean'], record)}{spread}"
+    spread = "" if record["sd"] is None else f" ± {shown(record['sd'], record['metric'])}"
+    text = f"{shown(record['mean'], record['metric'])}{spread}"
     return bold(text) if record["best"] else text
 
 
@@ -178,7 +174,7 @@ def _published(record: dict[str, Any]) -> str:
 def _behind(record: dict[str, Any]) -> str:
     if record["behind"] is None:
         return ""
-    distance = _number(record["behind"], record)
+    distance = shown(record["behind"], record["metric"])
     if record["p"] is None:
         return distance
     return f"{distance} ({record['p']:.3f})" if record["p"] >= 0.001 else f"{distance} (< 0.001)"

@@ -142,36 +142,44 @@ def verdicts(experiment: Experiment, values: ByColumn) -> list[str]:
         for metric in experiment.metrics:
             block = {row.name: values.get((row.name, scenario, setting.name, metric), {}) for row in experiment.rows}
             trees = block.get(best_row({name: block[name] for name in rows.get("trees", ())}, metric) or "", {})
-            scale = 1.0 if metric in UNSCALED else 100.0
-            clauses = [
-                *_networks_beside(trees, {name: block[name] for name in rows.get("network", ())}, metric, scale),
-                *(_blend_beside(trees, name, block[name], metric, scale) for name in rows.get("blend", ())),
-            ]
-            if any(clauses):
-                said.append(f"{column_name(scenario, setting)}, {NAMES[metric]}: {'; '.join(filter(None, clauses))}.")
+            networks = {name: block[name] for name in rows.get("network", ())}
+            blends = (_blend_beside(trees, name, block[name], metric) for name in rows.get("blend", ()))
+            clauses = [clause for clause in (_networks_beside(trees, networks, metric), *blends) if clause]
+            if clauses:
+                said.append(f"{column_name(scenario, setting)}, {NAMES[metric]}: {'; '.join(clauses)}.")
     return said
 
 
-def _networks_beside(
-    trees: dict[int, float], networks: dict[str, dict[int, float]], metric: str, scale: float
-) -> list[str]:
+def _networks_beside(trees: dict[int, float], networks: dict[str, dict[int, float]], metric: str) -> str:
     """The best of the networks that share as many splits with the trees as any does."""
     gaps = {name: against(trees, found, metric) for name, found in networks.items()}
     shared = {name: (ahead, common) for name, (ahead, common, _) in gaps.items() if ahead is not None}
     if not shared:
-        return []
+        return ""
     most = max(common for _, common in shared.values())
     ahead, network = min((ahead, name) for name, (ahead, common) in shared.items() if common == most)
-    over = f"{most} common split{'s' if most > 1 else ''}"
-    over += ", rows on fewer left aside" if any(common < most for _, common in shared.values()) else ""
+    fewer = ", rows on fewer left aside" if any(common < most for _, common in shared.values()) else ""
     if ahead < 0:
-        return [f"{network} is ahead of the trees by {-scale * ahead:.1f} ({over})"]
-    return [f"the trees win; {network} comes closest, {scale * ahead:.1f} behind ({over})"]
+        return f"{network} is ahead of the trees by {_gap(ahead, metric)} ({_on(most)}{fewer})"
+    return f"the trees win; {network} comes closest, {_gap(ahead, metric)} behind ({_on(most)}{fewer})"
 
 
-def _blend_beside(trees: dict[int, float], name: str, blend: dict[int, float], metric: str, scale: float) -> str:
-    ahead, _, _ = against(trees, blend, metric)
+def _blend_beside(trees: dict[int, float], name: str, blend: dict[int, float], metric: str) -> str:
+    ahead, common, _ = against(trees, blend, metric)
     if ahead is None:
         return ""
-    where = f"{-scale * ahead:.1f} ahead of" if ahead < 0 else f"{scale * ahead:.1f} behind"
-    return f"{name}, which contains trees, is {where} them"
+    where = "ahead of" if ahead < 0 else "behind"
+    return f"{name}, which contains trees, is {_gap(ahead, metric)} {where} them ({_on(common)})"
+
+
+def _on(splits: int) -> str:
+    return f"{splits} common split{'s' if splits > 1 else ''}"
+
+
+def _gap(ahead: float, metric: str) -> str:
+    return shown(abs(ahead) * (1.0 if metric in UNSCALED else 100.0), metric)
+
+
+def shown(value: float, metric: str) -> str:
+    """A figure as tables show it, scaled already."""
+    return f"{value:.3f}" if metric in UNSCALED else f"{value:.1f}"

@@ -1,7 +1,6 @@
 """Which raindrop this is."""
 
 import hashlib
-from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -11,7 +10,6 @@ except PackageNotFoundError:  # run from a source tree that is not installed
     VERSION = "0+source"
 
 
-@cache
 def source_checksum() -> str:
     """Of the package's files, so that a stored figure can be traced to the code that made it."""
     folder, digest = Path(__file__).parent, hashlib.sha256()

@@ -15,11 +15,9 @@ from pathlib import Path
 import torch
 from threadpoolctl import threadpool_limits
 
-from raindrop.cells import Cell, run_cell
+from raindrop.cells import PAUSE, Cell, run_cell
 from raindrop.errors import RaindropError
 from raindrop.results import Store
-
-PAUSE = 1.0  # seconds between two looks at what others are doing
 
 
 def start(cells: Sequence[Cell], out: Path, number: int) -> list[BaseProcess]:
@@ -34,7 +32,7 @@ def start(cells: Sequence[Cell], out: Path, number: int) -> list[BaseProcess]:
 
 
 def _worker(cells: list[Cell], out: Path, parent: int) -> None:
-    for model in {model for cell in cells for model in cell.experiment.models}:
+    for model in dict.fromkeys(model for cell in cells for model in cell.experiment.models):
         model.register()
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     try:
