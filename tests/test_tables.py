@@ -21,7 +21,7 @@ from raindrop.errors import DataError, MissingExtraError
 from raindrop.experiment import parse
 from raindrop.results import Store
 from raindrop.table_text import caption, latex, markdown
-from raindrop.tables import Summary, against, best_row, summarise_cells, verdicts
+from raindrop.tables import Summary, against, best_row, shown, summarise_cells, verdicts
 
 PUBLISHED = """
 [published]
@@ -133,6 +133,11 @@ def test_a_blend_is_no_network_that_beats_the_trees(tmp_path):
     assert said(0.01, Net=NET) == [f"{win}; Both, which contains trees, is 1.0 ahead of them (3 common splits)."]
     assert said(-0.02, Net=NET) == [f"{win}; Both, which contains trees, is 2.0 behind them (3 common splits)."]
     assert said(0.01) == ["all sensors, AUROC: Both, which contains trees, is 1.0 ahead of them (3 common splits)."]
+
+
+def test_a_distance_of_nearly_nothing_has_no_sign():
+    assert [shown(value, "auroc") for value in (-0.04, -0.06)] == ["0.0", "-0.1"]
+    assert shown(-0.0004, "log_loss") == "0.000"
 
 
 def test_a_distance_of_losses_is_shown_as_losses_are(tmp_path):

@@ -181,5 +181,5 @@ def _gap(ahead: float, metric: str) -> str:
 
 
 def shown(value: float, metric: str) -> str:
-    """A figure as tables show it, scaled already."""
-    return f"{value:.3f}" if metric in UNSCALED else f"{value:.1f}"
+    """A figure as tables show it, scaled already; nothing is not negative."""
+    return f"{value:z.3f}" if metric in UNSCALED else f"{value:z.1f}"
