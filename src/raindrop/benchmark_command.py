@@ -143,12 +143,12 @@ def _finished(cell: Cell, store: Store) -> str:
 
 def progress(cells: Sequence[Cell], store: Store, workers: int) -> str:
     """'12 done, 2 running, 26 to do, end expected Tue 14:05 (in 3 h 20 min)'; failed ones are counted if there are."""
-    from raindrop.workers import settled
-
-    cells = list({(cell.key, cell.experiment.settings): cell for cell in cells}.values())
-    left = [cell for cell in cells if not settled(cell, store)]
-    failed = [cell for cell in cells if cell not in left and cell.missing(store)]
-    done = [cell for cell in cells if cell not in left and cell not in failed]
+    done: list[Cell] = []
+    failed: list[Cell] = []
+    left: list[Cell] = []
+    for cell in {(cell.key, cell.experiment.settings): cell for cell in cells}.values():
+        kind = done if not cell.missing(store) else left if store.failure(cell.key) is None else failed
+        kind.append(cell)
     running = [cell for cell in left if store.running(cell.key) is not None]
     lost = f", {len(failed)} failed" if failed else ""
     text = f"{len(done)} done{lost}, {len(running)} running, {len(left) - len(running)} to do"

@@ -64,7 +64,7 @@ def summarise_cells(experiment: Experiment, facts: Facts, cells: Sequence[Cell],
             first = experiment.reference or best
             for row in experiment.rows:
                 found = block[row.name]
-                scale = 1.0 if metric in UNSCALED else 100.0
+                scale = _scale(metric)
                 mean = scale * float(np.mean(list(found.values()))) if found else None
                 published = experiment.published_for(row, scenario, setting, metric)
                 compared = published if experiment.published.same_data else None
@@ -177,7 +177,11 @@ def _on(splits: int) -> str:
 
 
 def _gap(ahead: float, metric: str) -> str:
-    return shown(abs(ahead) * (1.0 if metric in UNSCALED else 100.0), metric)
+    return shown(_scale(metric) * abs(ahead), metric)
+
+
+def _scale(metric: str) -> float:
+    return 1.0 if metric in UNSCALED else 100.0
 
 
 def shown(value: float, metric: str) -> str:
