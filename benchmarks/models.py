@@ -49,8 +49,9 @@ RIVALS = {
 
 def ours(model: str, preset: str, table: EventTable) -> float:
     """Seconds per epoch, the faster of two; of a whole fit where there are no epochs."""
-    from raindrop.classifier import Classifier
-    from raindrop.models import MODELS, DirectModel
+    from raindrop.estimators.classifier import Classifier
+    from raindrop.models.base import DirectModel
+    from raindrop.models.registry import MODELS
 
     direct = issubclass(MODELS[model].model, DirectModel)
     changes = {} if direct else {"train.epochs": 2, "train.batch": BATCH, "train.patience": 0}
@@ -62,8 +63,8 @@ def ours(model: str, preset: str, table: EventTable) -> float:
 
 def dense(table: EventTable) -> np.ndarray:
     """(sample, rank of the timestamp, sensor), NaN where nothing was read."""
-    from raindrop.batch import Collator
-    from raindrop.scaling import Scaler
+    from raindrop.batch.collate import Collator
+    from raindrop.batch.scaling import Scaler
 
     grid = Collator(table, Scaler.fit(table)).batch(np.arange(len(table))).grid()
     X = np.where(grid.observed, grid.value, np.nan).astype(np.float32)
@@ -116,7 +117,7 @@ def main() -> None:
     import torch
     from shapes import SHAPES, random_events
 
-    from raindrop.models import MODELS
+    from raindrop.models.registry import MODELS
 
     torch.set_num_threads(asked.threads)
     table = random_events(asked.samples, *SHAPES["P12"])

@@ -22,12 +22,12 @@ from shapes import SHAPES, random_events
 from torch.nn import functional as F
 
 from raindrop import EventTable
-from raindrop.allocator import keep_memory_for
-from raindrop.batch import Collator
+from raindrop.batch.collate import Collator
+from raindrop.batch.scaling import Scaler
 from raindrop.config import make
-from raindrop.models import MODELS, DataSpec, Model
-from raindrop.models.raindrop import RaindropConfig
-from raindrop.scaling import Scaler
+from raindrop.models.base import DataSpec, Model
+from raindrop.models.raindrop.config import RaindropConfig
+from raindrop.models.registry import MODELS
 
 VARIANTS = {
     "paper": {},
@@ -141,7 +141,6 @@ def one_step(variant: str, samples: int, times: int) -> None:
     ).with_roles(label="label")  # fmt: skip
     model, data = build(table, variant)
     batch = data.batch(np.arange(samples))
-    keep_memory_for(batch.num_slots * batch.num_sensors)  # as the training loop does
     before = memory("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # Linux: the peak starts again from here
     seconds = []

@@ -2,7 +2,7 @@
 
 import raindrop as rd
 from raindrop.datasets.synthetic import planted_graph
-from raindrop.settings import hide_random_sensors, hide_sensors
+from raindrop.table.hide import hide_random_sensors, hide_sensors
 
 planted = planted_graph(300, times=30)
 train, val, test = planted.table.split(seed=0)

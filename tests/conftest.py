@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from raindrop.batch import Batch, Collator
-from raindrop.events import EventTable
-from raindrop.models import DataSpec
-from raindrop.scaling import Scaler
+from raindrop.batch.batch import Batch
+from raindrop.batch.collate import Collator
+from raindrop.batch.scaling import Scaler
+from raindrop.models.base import DataSpec
+from raindrop.table.event_table import EventTable
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -8,7 +8,7 @@ import signal
 import sys
 from typing import Any
 
-from raindrop.cli import main
+from raindrop.cli.app import main
 
 
 def die_at(arguments: list[str], module: str, function: str, call: int, when: str) -> None:

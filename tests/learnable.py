@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from raindrop.events import EventTable
+from raindrop.table.event_table import EventTable
 
 SENSORS = ("heart rate", "pressure", "temperature")
 QUICK: dict[str, Any] = {

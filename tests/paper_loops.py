@@ -14,10 +14,10 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from raindrop.events import EventTable
-from raindrop.models.messages import MessagePassing
-from raindrop.models.raindrop import Raindrop
-from raindrop.models.temporal import TemporalAttention, TemporalLSTM, TemporalMean
+from raindrop.models.raindrop.messages import MessagePassing
+from raindrop.models.raindrop.model import Raindrop
+from raindrop.models.raindrop.temporal import TemporalAttention, TemporalLSTM, TemporalMean
+from raindrop.table.event_table import EventTable
 
 Floats = NDArray[np.float64]
 At = tuple[int, int]  # (t, sensor)

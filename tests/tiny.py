@@ -11,13 +11,13 @@ from typing import Any
 import polars as pl
 from learnable import QUICK, easy_table
 
-from raindrop.cells import Cell, Facts, plan
-from raindrop.events import EventTable
-from raindrop.experiment import Experiment, read_experiments
-from raindrop.results import Store
-from raindrop.table_text import write_tables
-from raindrop.tables import summarise_cells
-from raindrop.workers import work
+from raindrop.benchmark.aggregate import summarise_cells
+from raindrop.benchmark.jobs import Cell, Facts, plan
+from raindrop.benchmark.render import write_tables
+from raindrop.benchmark.spec import Experiment, read_experiments
+from raindrop.benchmark.store import Store
+from raindrop.benchmark.workers import work
+from raindrop.table.event_table import EventTable
 
 NETWORK = QUICK | {"train.batch": 8, "train.epochs": 2, "train.checkpoint_minutes": 0.0}
 FILE = f"""

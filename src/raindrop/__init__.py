@@ -7,10 +7,10 @@ from raindrop.errors import ConfigError, DataError, ModelFileError, OutputExists
 from raindrop.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from raindrop.classifier import Classifier, RaindropClassifier, load
-    from raindrop.events import EventTable
-    from raindrop.graph import SensorGraph, SensorGraphs
-    from raindrop.predictions import Predictions
+    from raindrop.estimators.classifier import Classifier, RaindropClassifier, load
+    from raindrop.graphs.graph import SensorGraph, SensorGraphs
+    from raindrop.table.event_table import EventTable
+    from raindrop.tasks.predictions import Predictions
 
 __all__ = [
     "Classifier",
@@ -30,13 +30,13 @@ __all__ = [
 
 # Imported when first asked for: torch takes seconds, and a table or `raindrop --help` does not need it.
 _MODULES = {
-    "Classifier": "raindrop.classifier",
-    "EventTable": "raindrop.events",
-    "Predictions": "raindrop.predictions",
-    "RaindropClassifier": "raindrop.classifier",
-    "SensorGraph": "raindrop.graph",
-    "SensorGraphs": "raindrop.graph",
-    "load": "raindrop.classifier",
+    "Classifier": "raindrop.estimators",
+    "EventTable": "raindrop.table",
+    "Predictions": "raindrop.tasks.predictions",
+    "RaindropClassifier": "raindrop.estimators",
+    "SensorGraph": "raindrop.graphs",
+    "SensorGraphs": "raindrop.graphs",
+    "load": "raindrop.estimators",
 }
 
 

@@ -1,5 +1,5 @@
 """`python -m raindrop` is `raindrop`."""
 
-from raindrop.cli import main
+from raindrop.cli.app import main
 
 main()

@@ -8,16 +8,16 @@ import polars as pl
 import pytest
 from published_layout import pack, pam_subject, write
 
-from raindrop import data_commands
-from raindrop.cells import plan
-from raindrop.cli import app, main
+from raindrop.benchmark.jobs import plan
+from raindrop.benchmark.spec import read_experiments
+from raindrop.cli import data as data_commands
+from raindrop.cli.app import app, main
+from raindrop.cli.samples import labelled, part_of, split_as_told
 from raindrop.datasets import download as downloads
 from raindrop.datasets.publishers import Publication, Remote
 from raindrop.errors import ConfigError, DataError
-from raindrop.events import EventTable
-from raindrop.experiment import read_experiments
-from raindrop.run_parts import labelled, part_of, split_as_told
-from raindrop.splits import Split
+from raindrop.table.event_table import EventTable
+from raindrop.table.split_files import Split
 
 
 def run(*words: object) -> int:

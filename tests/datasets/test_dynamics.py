@@ -8,7 +8,7 @@ from scipy.integrate import solve_ivp
 
 from raindrop.datasets.dynamics import driven_sensors, lorenz96
 from raindrop.errors import ConfigError
-from raindrop.recovery import lagged_correlation, recovery
+from raindrop.graphs.recovery import lagged_correlation, recovery
 
 
 def of_class(planted, label):

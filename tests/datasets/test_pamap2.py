@@ -9,7 +9,7 @@ from published_layout import pack, pam_subject, write
 
 from raindrop.datasets import pamap2
 from raindrop.errors import DataError
-from raindrop.events import EventTable
+from raindrop.table.event_table import EventTable
 
 SMALL = {"steps": 60, "min_windows": 5, "min_seconds": 2.0}
 

@@ -7,7 +7,7 @@ from published_layout import p12_outcomes, p12_record, pack, write
 
 from raindrop.datasets import physionet2012
 from raindrop.errors import DataError
-from raindrop.events import EventTable
+from raindrop.table.event_table import EventTable
 
 
 def readings(table: EventTable, sample: str) -> list[tuple[float, str, float]]:

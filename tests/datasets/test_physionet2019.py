@@ -7,7 +7,7 @@ from published_layout import P19_COLUMNS, p19_record, pack, write
 
 from raindrop.datasets import physionet2019
 from raindrop.errors import DataError
-from raindrop.events import EventTable
+from raindrop.table.event_table import EventTable
 
 
 def test_the_papers_cohort_is_four_rules_each_counted(p19_folder: Path) -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from raindrop.datasets import physionet2012, physionet2019
 from raindrop.datasets.conversion import Conversion
-from raindrop.events import EventTable
-from raindrop.splits import Split
+from raindrop.table.event_table import EventTable
+from raindrop.table.split_files import Split
 
 DOCS = Path(__file__).parents[2] / "docs"
 

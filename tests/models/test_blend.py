@@ -10,15 +10,15 @@ import pytest
 import torch
 from learnable import QUICK, easy_table
 
-from raindrop.classifier import Classifier, load
 from raindrop.errors import ConfigError
-from raindrop.explain import information_graphs
-from raindrop.faithfulness import faithfulness
-from raindrop.metrics import log_loss
+from raindrop.estimators.classifier import Classifier, load
+from raindrop.explain.faithfulness import faithfulness
+from raindrop.explain.information import information_graphs
+from raindrop.explain.probe import probe_graph
 from raindrop.models.blend import mix
-from raindrop.probe import probe_graph
 from raindrop.report.card import card_of
-from raindrop.training import probabilities
+from raindrop.tasks.metrics import log_loss
+from raindrop.training.loop import probabilities
 
 NETWORK = {name.replace("model.", "model.raindrop."): value for name, value in QUICK.items()}
 TREES = {
@@ -84,7 +84,7 @@ def test_its_parts_are_what_either_model_is_by_itself(fitted, alone, parts):
 
 
 def test_a_network_that_is_there_is_taken_and_not_trained_again(fitted, alone, parts, monkeypatch):
-    monkeypatch.setattr("raindrop.classifier.train", lambda *_, **__: pytest.fail("trained again"))
+    monkeypatch.setattr("raindrop.estimators.classifier.train", lambda *_, **__: pytest.fail("trained again"))
     again = Classifier("blend", config=SMALL, seed=5).fit(parts[0], validation=parts[1], network=alone[0])
     np.testing.assert_array_equal(again.predict_proba(parts[2]), fitted.predict_proba(parts[2]))
     assert again.notes_ == fitted.notes_
@@ -158,7 +158,7 @@ def test_a_run_stopped_after_an_epoch_and_resumed_ends_the_same(parts, tmp_path,
     config = SMALL | {"train.average": 0.9, "train.teacher": 0.5}
     whole = Classifier("blend", config=config).fit(parts[0], validation=parts[1], run=tmp_path / "whole")
     with monkeypatch.context() as patch:
-        patch.setattr("raindrop.training._log", stop)  # right after the first epoch's checkpoint
+        patch.setattr("raindrop.training.loop._log", stop)  # right after the first epoch's checkpoint
         with pytest.raises(Stopped):
             Classifier("blend", config=config).fit(parts[0], validation=parts[1], run=tmp_path / "run")
     assert (tmp_path / "run" / "checkpoint.safetensors").exists()

@@ -6,7 +6,7 @@ import torch
 
 from raindrop.models.base import Output
 from raindrop.models.ensemble import EnsembleHead, together
-from raindrop.training import classification_loss
+from raindrop.training.loop import classification_loss
 
 
 def test_members_are_what_each_would_be_alone():

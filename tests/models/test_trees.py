@@ -11,16 +11,15 @@ import pytest
 import torch
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from raindrop.batch import Collator
-from raindrop.classifier import Classifier, load
+from raindrop.batch.collate import Collator
+from raindrop.batch.scaling import Scaler
+from raindrop.batch.summaries import SUMMARIES, details_of, summaries_of, summarise
 from raindrop.errors import ConfigError, MissingExtraError
-from raindrop.events import EventTable
-from raindrop.models import DataSpec
-from raindrop.models.summarising import details_of, summaries_of
+from raindrop.estimators.classifier import Classifier, load
+from raindrop.models.base import DataSpec
 from raindrop.models.trees import Trees, TreesConfig
-from raindrop.scaling import Scaler
-from raindrop.summaries import SUMMARIES, summarise
-from raindrop.training import probabilities
+from raindrop.table.event_table import EventTable
+from raindrop.training.loop import probabilities
 
 SMALL = {
     "model.rounds": 12,

@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 
 from raindrop.errors import DataError
-from raindrop.events import EventTable
 from raindrop.files import write_json
+from raindrop.table.event_table import EventTable
 
 Limits = Mapping[str, tuple[float, float]]
 """By name, the lowest and highest value that can be; names without limits may take any value."""

@@ -20,7 +20,7 @@ from typing import Any
 from raindrop.datasets.publishers import PUBLICATIONS, Listing, Publication, Remote
 from raindrop.errors import DataError, count_of, suggest
 from raindrop.files import file_checksum, write_json
-from raindrop.splits_npy import read_positions
+from raindrop.table.split_files import read_positions
 
 CHUNK = 1 << 18
 AGAIN = (408, 425, 429, 500, 502, 503, 504)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from raindrop.datasets.synthetic import Planted
 from raindrop.errors import ConfigError, suggest
-from raindrop.events import EventTable
+from raindrop.table.event_table import EventTable
 
 Dynamics = Literal["var", "nonlinear", "lorenz96"]
 States = NDArray[np.float64]  # (run, sensor)

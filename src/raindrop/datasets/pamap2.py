@@ -21,8 +21,8 @@ from raindrop.datasets.archives import Member, Source, members, without_repeats
 from raindrop.datasets.conversion import Conversion, Report, concatenate, nothing_found
 from raindrop.datasets.records import Records
 from raindrop.errors import DataError
-from raindrop.events import EventTable
-from raindrop.ingest import one_of
+from raindrop.table.build import one_of
+from raindrop.table.event_table import EventTable
 
 Unit = Literal["hand", "chest", "ankle"]
 RATE = 100

@@ -16,8 +16,8 @@ from raindrop.datasets.archives import Source, members, without_repeats
 from raindrop.datasets.conversion import Conversion, Limits, Report, drop_impossible, in_order_of_number, nothing_found
 from raindrop.datasets.records import Records, in_batches
 from raindrop.errors import DataError
-from raindrop.events import EventTable
-from raindrop.ingest import one_of
+from raindrop.table.build import one_of
+from raindrop.table.event_table import EventTable
 
 Cohort = Literal["paper", "all"]
 SENSORS = (

@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from raindrop.errors import ConfigError
-from raindrop.events import EventTable
+from raindrop.table.event_table import EventTable
 
 HOURS = 48.0
 TOGETHER = 0.5  # share of times at which both ends of an edge are read together, or neither

@@ -19,11 +19,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from raindrop.batch import Batch, Collator, in_order
-from raindrop.metrics import evaluate
-from raindrop.models.base import DataSpec, Model, Output, softmax
-from raindrop.models.raindrop import Raindrop, RaindropConfig
+from raindrop.batch.batch import Batch
+from raindrop.batch.collate import Collator, in_order
+from raindrop.models.base import DataSpec, Model, Output
+from raindrop.models.layers import softmax
+from raindrop.models.raindrop.config import RaindropConfig
+from raindrop.models.raindrop.model import Raindrop
 from raindrop.models.trees import Trees, TreesConfig
+from raindrop.tasks.metrics import evaluate
 
 SHARES = np.linspace(0, 1, 41)  # of the network, tried on validation samples
 

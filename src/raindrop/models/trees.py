@@ -22,10 +22,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from raindrop.batch import Batch, Collator
+from raindrop.batch.batch import Batch
+from raindrop.batch.collate import Collator
+from raindrop.batch.summaries import details_of, summaries_of
 from raindrop.errors import MissingExtraError
 from raindrop.models.base import DataSpec, DirectModel, Output
-from raindrop.models.summarising import details_of, summaries_of
 
 CHUNK = 1024  # samples summarised at once while learning
 AT_ONCE = 512  # trees walked at once: more fall out of the cache (9,500 trees: 9.1 s, in parts 3.4 s)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from raindrop.classifier import Classifier
-from raindrop.events import EventTable
+from raindrop.estimators.classifier import Classifier
+from raindrop.table.event_table import EventTable
 from raindrop.version import VERSION
 
 Rows = list[tuple[str, str]]

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from raindrop.classifier import Classifier
-from raindrop.events import EventTable
-from raindrop.occlusion import sensor_contributions
+from raindrop.estimators.classifier import Classifier
+from raindrop.explain.occlusion import sensor_contributions
+from raindrop.table.event_table import EventTable
 
 MOST_READINGS = 120_000  # of all samples together; more would make the page slow on a phone
 

@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import precision_recall_curve, roc_curve
 
-from raindrop.batch import encode_labels
-from raindrop.classifier import Classifier
+from raindrop.batch.collate import encode_labels
 from raindrop.errors import ConfigError, DataError
-from raindrop.events import EventTable
-from raindrop.intervals import Interval, bootstrap
-from raindrop.metrics import Calibration, calibration
+from raindrop.estimators.classifier import Classifier
 from raindrop.report.card import Card, card_of
 from raindrop.report.cases import MOST_READINGS, Case, cases, choose
 from raindrop.report.graphs import Reading, readings_of
-from raindrop.settings import hide_random_sensors
+from raindrop.table.event_table import EventTable
+from raindrop.table.hide import hide_random_sensors
+from raindrop.tasks.bootstrap import Interval, bootstrap
+from raindrop.tasks.metrics import Calibration, calibration
 
 HIDDEN = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from raindrop.classifier import Classifier
-from raindrop.distances import distances
 from raindrop.errors import ConfigError
-from raindrop.events import EventTable
-from raindrop.evidence import bootstrap, difference_test, stability
-from raindrop.explain import information_graphs
-from raindrop.faithfulness import faithfulness
-from raindrop.graph import SensorGraph, SensorGraphs
-from raindrop.models.raindrop import Raindrop
-from raindrop.probe import probe_graph
+from raindrop.estimators.classifier import Classifier
+from raindrop.explain.faithfulness import faithfulness
+from raindrop.explain.information import information_graphs
+from raindrop.explain.probe import probe_graph
+from raindrop.graphs.distances import distances
+from raindrop.graphs.evidence import bootstrap, difference_test, stability
+from raindrop.graphs.graph import SensorGraph, SensorGraphs
+from raindrop.models.raindrop.model import Raindrop
+from raindrop.table.event_table import EventTable
 
 INFORMATION = (
     "How much worse the receiver's readings would be told without the sender's messages: the fall of the squared "

@@ -14,12 +14,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from numpy.typing import NDArray
 
 from raindrop.files import to_json, write_text
-from raindrop.graph import SensorGraphs
-from raindrop.intervals import FIGURES
+from raindrop.graphs.graph import SensorGraphs
 from raindrop.report.cases import Case
 from raindrop.report.content import HIDDEN, Report
 from raindrop.report.figures import PALETTE, all_figures
 from raindrop.report.graphs import Reading
+from raindrop.tasks.bootstrap import FIGURES
 
 EDGES_OF_A_SAMPLE = 100  # a picture with more cannot be read
 NAMES = {

@@ -1,0 +1,164 @@
+"""Batch: the readings of some samples as flat tensors; Grid, its dense view."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from raindrop.batch.ragged import Blocks, Segments
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The dense view for models that need one: every sensor at every timestamp, padded to the longest sample."""
+
+    value: Tensor  # (b, t, sensor), 0 where not observed
+    observed: Tensor  # (b, t, sensor)
+    time: Tensor  # (b, t), 0 where padded
+    present: Tensor  # (b, t): a timestamp of the sample, not padding
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Readings n of samples b; a slot s is one distinct timestamp of one sample. All lie in (sample, time) order."""
+
+    value: Tensor  # (n,) scaled
+    sensor: Tensor  # (n,)
+    slot: Tensor  # (n,)
+    time: Tensor  # (s,) double: single precision knows Unix seconds only to the nearest two minutes
+    slot_sample: Tensor  # (s,)
+    statics: Tensor  # (b, a)
+    num_sensors: int
+    label: Tensor | None = None  # (b,)
+    goal: Tensor | None = None  # (b, class) probabilities to learn instead of the label
+
+    @property
+    def num_samples(self) -> int:
+        """b."""
+        return self.statics.shape[0]
+
+    @property
+    def num_slots(self) -> int:
+        """s."""
+        return self.time.shape[0]
+
+    @cached_property
+    def sample(self) -> Tensor:
+        """(n,) the sample of each reading."""
+        return self.slot_sample[self.slot]
+
+    @cached_property
+    def slots(self) -> Segments:
+        """Readings by timestamp."""
+        return Segments.of(self.slot, self.num_slots, ordered=True)
+
+    @cached_property
+    def samples(self) -> Segments:
+        """Timestamps by sample."""
+        return Segments.of(self.slot_sample, self.num_samples, ordered=True)
+
+    @cached_property
+    def senders(self) -> Segments:
+        """Readings by (sample, sensor)."""
+        return Segments.of(self.sample * self.num_sensors + self.sensor, self.num_samples * self.num_sensors)
+
+    @cached_property
+    def sensors(self) -> Segments:
+        """Readings by sensor."""
+        return Segments.of(self.sensor, self.num_sensors)
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        """Timestamps in blocks per sample, for matrix products."""
+        return Blocks.of(self.samples)
+
+    @cached_property
+    def cell(self) -> Tensor:
+        """(n,) position of each reading in a flattened (s, sensor) array."""
+        return self.slot * self.num_sensors + self.sensor
+
+    @cached_property
+    def observed(self) -> Tensor:
+        """(s, sensor) which sensors have a reading at which timestamp."""
+        flat = torch.zeros(self.num_slots * self.num_sensors, dtype=torch.bool, device=self.value.device)
+        flat[self.cell] = True
+        return flat.view(self.num_slots, self.num_sensors)
+
+    @cached_property
+    def following(self) -> Tensor:
+        """(s, sensor) the first reading of the sensor in the same sample after timestamp s; -1 where none follows."""
+        number = len(self.value)
+        first = torch.full((self.num_slots + 1, self.num_sensors), number, device=self.value.device)
+        first[:-1].view(-1)[self.cell] = torch.arange(number, device=self.value.device)
+        first = first.flip(0).cummin(0).values.flip(0)[1:]  # of any sample: readings lie in order
+        owner = torch.cat([self.sample, self.sample.new_full((1,), -1)])
+        return first.masked_fill(owner[first] != self.slot_sample[:, None], -1)
+
+    @cached_property
+    def rank(self) -> Tensor:
+        """(s,) how many timestamps of the same sample came before."""
+        return torch.arange(self.num_slots, device=self.time.device) - self.samples.offsets[self.slot_sample]
+
+    def grid(self) -> Grid:
+        """The dense view, (b, longest, sensor)."""
+        longest = int(self.samples.counts.max()) if self.num_slots else 1
+        shape = (self.num_samples, max(longest, 1))
+        at = self.slot_sample * shape[1] + self.rank  # (s,)
+        cell = at[self.slot] * self.num_sensors + self.sensor
+        value = self.value.new_zeros(shape[0] * shape[1] * self.num_sensors).index_copy(0, cell, self.value)
+        observed = torch.zeros_like(value, dtype=torch.bool)
+        observed[cell] = True
+        time = self.time.new_zeros(shape[0] * shape[1]).index_copy(0, at, self.time)
+        present = torch.zeros_like(time, dtype=torch.bool)
+        present[at] = True
+        full = (*shape, self.num_sensors)
+        return Grid(value.view(full), observed.view(full), time.view(shape), present.view(shape))
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The same batch on another device."""
+        moved: dict[str, Any] = {
+            name: tensor.to(device) for name, tensor in vars(self).items() if isinstance(tensor, Tensor)
+        }
+        fields = {name: moved[name] for name in self.__dataclass_fields__ if name in moved}
+        return replace(self, **fields)
+
+    # -------------------------------------------------- long series (end of Sec. 3.4)
+
+    def thinned(self, most: int) -> Batch:
+        """At most `most` timestamps per sample, evenly spread over its own, the first one included."""
+        count = self.samples.counts[self.slot_sample]
+        step = self.rank * most // count.clamp_min(1)
+        before = (self.rank - 1) * most // count.clamp_min(1)
+        keep = (count <= most) | (step != before) | (self.rank == 0)
+        return self._only(keep)
+
+    def cut(self, most: int) -> tuple[Batch, Segments]:
+        """Each sample cut into pieces of at most `most` timestamps, as samples of their own; and whose they are."""
+        pieces = ((self.samples.counts + most - 1) // most).clamp_min(1)
+        first = torch.cumsum(pieces, 0) - pieces
+        owner = torch.repeat_interleave(torch.arange(self.num_samples, device=pieces.device), pieces)
+        batch = replace(
+            self,
+            slot_sample=first[self.slot_sample] + self.rank // most,
+            statics=self.statics[owner],
+            label=None if self.label is None else self.label[owner],
+            goal=None if self.goal is None else self.goal[owner],
+        )
+        return batch, Segments.of(owner, self.num_samples, ordered=True)
+
+    def _only(self, keep: Tensor) -> Batch:
+        """The batch with only the timestamps where keep (s,)."""
+        place = torch.cumsum(keep, 0) - 1
+        kept = keep[self.slot]
+        return replace(
+            self,
+            value=self.value[kept],
+            sensor=self.sensor[kept],
+            slot=place[self.slot[kept]],
+            time=self.time[keep],
+            slot_sample=self.slot_sample[keep],
+        )

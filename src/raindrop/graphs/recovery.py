@@ -1,0 +1,83 @@
+"""How well a graph finds known edges, and what a plain statistic of the readings finds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from raindrop.errors import DataError
+from raindrop.graphs.graph import SensorGraph
+from raindrop.table.event_table import EventTable
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """Scores of a graph against known edges, over all pairs of different sensors."""
+
+    auroc: float
+    auprc: float
+    base_rate: float
+    """Share of pairs with an edge: the AUPRC of chance."""
+    direction: float
+    """Of the edges known in one direction only: the share that weighs more that way than the other way round."""
+
+
+def recovery(graph: SensorGraph, truth: ArrayLike) -> Recovery:
+    """Compare the weights with `truth` (u, v), true where u -> v is an edge; edges to itself are left out."""
+    known = np.asarray(truth)
+    if known.shape != graph.weights.shape or known.dtype != bool:
+        raise DataError(f"The truth must be true or false per edge, {graph.weights.shape}, not {known.shape}.")
+    between = ~np.eye(len(known), dtype=bool)
+    if not known[between].any() or known[between].all():
+        raise DataError("The truth needs at least one edge between two sensors, and one pair without.")
+    one_way = known & ~known.T & between
+    ahead = graph.weights[one_way] - graph.weights.T[one_way]
+    return Recovery(
+        auroc=float(roc_auc_score(known[between], graph.weights[between])),
+        auprc=float(average_precision_score(known[between], graph.weights[between])),
+        base_rate=float(known[between].mean()),
+        direction=float(((ahead > 0) + 0.5 * (ahead == 0)).mean()) if one_way.any() else float("nan"),
+    )
+
+
+def lagged_correlation(table: EventTable, *, same_time: bool = False) -> SensorGraph:
+    """The size of the correlation of each reading of v with the last reading of u before it, over all samples.
+
+    With `same_time`, a reading of u at the same time counts as the last; such a graph has no direction where all
+    sensors are read together. Weights are 0 where fewer than three pairs were read.
+    """
+    rows = table.rows()
+    owner = np.repeat(np.arange(len(table)), table.count)
+    time, sensor = np.asarray(table.time[rows]), np.asarray(table.sensor[rows], dtype=np.int64)
+    value = np.asarray(table.value[rows], dtype=np.float64)
+    new = np.ones(len(rows), dtype=bool)
+    new[1:] = (time[1:] != time[:-1]) | (owner[1:] != owner[:-1])
+    slot = np.cumsum(new) - 1
+    M = len(table.sensors)
+    last = np.full((slot[-1] + 1 if len(slot) else 0, M), -1, dtype=np.int64)  # (s, u) the reading that is last
+    last[slot, sensor] = np.arange(len(rows))
+    last = np.maximum.accumulate(last, axis=0)
+    if not same_time:
+        last = np.concatenate([np.full((1, M), -1), last[:-1]])[: len(last)]
+    before = last[slot]  # (n, u)
+    known = (before >= 0) & (owner[before] == owner[:, None])
+    heard = np.where(known, value[before] if len(value) else 0.0, 0.0)
+    weights = np.zeros((M, M), dtype=np.float32)
+    for v in range(M):
+        at = sensor == v
+        weights[:, v] = np.abs(_correlations(heard[at], known[at], value[at]))
+    return SensorGraph(table.sensors, weights, "lagged correlation")
+
+
+def _correlations(x: NDArray[np.float64], known: NDArray[np.bool_], y: NDArray[np.float64]) -> NDArray[Any]:
+    """(u,) the correlation of each column of x with y, over the rows where the column is known."""
+    number = known.sum(0)
+    n = np.maximum(number, 1)
+    mean_x, mean_y = x.sum(0) / n, (known * y[:, None]).sum(0) / n
+    dx, dy = (x - mean_x) * known, (y[:, None] - mean_y) * known
+    spread = np.sqrt((dx**2).sum(0) * (dy**2).sum(0))
+    return np.where((number >= 3) & (spread > 1e-12), (dx * dy).sum(0) / np.maximum(spread, 1e-12), 0.0)

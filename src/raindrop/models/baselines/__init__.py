@@ -1,0 +1,1 @@
+"""The models that Raindrop is compared with, one file each."""

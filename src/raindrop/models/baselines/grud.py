@@ -1,0 +1,111 @@
+"""GRU-D (Che et al., "Recurrent neural networks for multivariate time series with missing values", 2018).
+
+For sensor d at the t-th timestamp s_t of a sample, with m its observation indicator:
+
+    delta_t = s_t - time of its last reading before s_t, or - s_1 without one        Eq. 2
+    gamma   = exp(-max(0, W_gamma delta + b_gamma))                                  Eq. 10
+    x^      = m x + (1 - m) (gamma_x x' + (1 - gamma_x) x~)                          Eq. 11, W_gamma_x diagonal
+    h^      = gamma_h h                                                              Eq. 12
+    z, r    = sigmoid(W x^ + U h^ + V m + b)                                         Eq. 13-14
+    h~      = tanh(W x^ + U (r h^) + V m + b)                                        Eq. 15
+    h       = (1 - z) h^ + z h~                                                      Eq. 16
+
+x' is the last reading, x~ the training mean, which is 0 after scaling. The last state goes to the classifier, beside
+the statics. All but Eq. 12-16 is one product for all timestamps; those run step by step over the samples that still
+have a timestamp, longest first, so a sample that has ended costs nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from raindrop.batch.batch import Batch
+from raindrop.models.base import DataSpec, Model, Output
+from raindrop.models.layers import HeadConfig, at_slots, uniform
+
+
+@dataclass(frozen=True, kw_only=True)
+class GRUDConfig(HeadConfig):
+    """As in the paper's PhysioNet experiments."""
+
+    state_dim: int = 49
+    """Size of h."""
+    time_scale: float = 1.0
+    """Times are divided by this; 1 keeps the table's unit."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_positive("state_dim")
+        if self.time_scale <= 0:
+            raise ValueError(f"time_scale must be positive, not {self.time_scale}.")
+
+
+class GRUD(Model):
+    """A GRU whose inputs and state fade while nothing is read."""
+
+    def __init__(self, config: GRUDConfig, spec: DataSpec):
+        super().__init__(config, spec)
+        self.config = config
+        dim, sensors = config.state_dim, spec.num_sensors
+        # Decays start slow and positive: max(0, .) is flat on the other side and would never learn.
+        self.input_decay = nn.Parameter(torch.rand(sensors) * 0.1)
+        self.input_decay_bias = nn.Parameter(torch.rand(sensors) * 0.1)
+        self.state_decay = nn.Parameter(torch.rand(sensors, dim) * 0.1 / sensors)
+        self.state_decay_bias = nn.Parameter(torch.rand(dim) * 0.1)
+        bound = dim**-0.5
+        self.W = uniform(sensors, 3 * dim, bound=bound)  # of z, r and h~, side by side
+        self.V = uniform(sensors, 3 * dim, bound=bound)
+        self.b = uniform(3 * dim, bound=bound)
+        self.U_gates = uniform(dim, 2 * dim, bound=bound)
+        self.U = uniform(dim, dim, bound=bound)
+        self.head = config.head(dim, spec)
+
+    def forward(self, batch: Batch) -> Output:
+        value = at_slots(batch)  # (s, u)
+        last, delta = before(batch, value)
+        delta = delta / self.config.time_scale
+        gamma_x = decay(delta * self.input_decay + self.input_decay_bias)  # Eq. 10
+        filled = torch.where(batch.observed, value, gamma_x * last)  # Eq. 11
+        inputs = filled @ self.W + batch.observed.to(value.dtype) @ self.V + self.b  # (s, 3 h)
+        gamma_h = decay(delta @ self.state_decay + self.state_decay_bias)  # Eq. 10
+        state = self.walk(batch, inputs, gamma_h)  # Eq. 12-16
+        return Output(self.head(state, batch.statics), state, state.new_zeros(()))
+
+    def walk(self, batch: Batch, inputs: Tensor, gamma_h: Tensor) -> Tensor:
+        """Eq. 12-16 over (s, 3 h) and (s, h): each sample's last state, 0 without a timestamp."""
+        longest_first = torch.argsort(batch.samples.counts, descending=True, stable=True)
+        position = torch.empty_like(longest_first)
+        position[longest_first] = torch.arange(batch.num_samples, device=position.device)
+        by_step = torch.argsort(batch.rank * batch.num_samples + position[batch.slot_sample])
+        running = torch.bincount(batch.rank).tolist()  # samples that have a t-th timestamp
+        state = inputs.new_zeros(batch.num_samples, self.config.state_dim)
+        ended: list[Tensor] = []
+        dim = self.config.state_dim
+        for x, gamma in zip(*(torch.split(rows[by_step], running) for rows in (inputs, gamma_h)), strict=True):
+            if len(x) < len(state):
+                ended.append(state[len(x) :])
+                state = state[: len(x)]
+            state = gamma * state  # Eq. 12
+            z, r = torch.sigmoid(torch.addmm(x[:, : 2 * dim], state, self.U_gates)).chunk(2, dim=1)  # Eq. 13-14
+            candidate = torch.tanh(torch.addmm(x[:, 2 * dim :], r * state, self.U))  # Eq. 15
+            state = torch.lerp(state, candidate, z)  # Eq. 16
+        return torch.cat([state, *reversed(ended)])[position]
+
+
+def decay(x: Tensor) -> Tensor:
+    """Eq. 10."""
+    return torch.exp(-torch.relu(x))
+
+
+def before(batch: Batch, value: Tensor) -> tuple[Tensor, Tensor]:
+    """x' and delta, (s, u) each: a sensor's last reading before a timestamp, 0 without one, and how long ago it was."""
+    slot = torch.arange(batch.num_slots, device=value.device)[:, None]
+    latest = torch.where(batch.observed, slot, -1).cummax(0).values[:-1]
+    latest = torch.cat([latest.new_full((min(1, batch.num_slots), batch.num_sensors), -1), latest])
+    first = batch.samples.offsets[batch.slot_sample][:, None]
+    known = latest >= first
+    since = torch.where(known, latest, first)
+    return value.gather(0, since) * known, (batch.time[:, None] - batch.time[since]).to(value.dtype)

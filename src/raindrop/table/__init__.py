@@ -1,0 +1,12 @@
+"""The event table: readings of samples, from any source, validated once.
+
+build.py validates and sorts what a person brings, event_table.py is the table, store.py its folder on disk; splits,
+hidden sensors and the overview of `raindrop inspect` are functions from a table.
+"""
+
+from raindrop.table.event_table import EventTable
+from raindrop.table.hide import hide_random_sensors, hide_sensors
+from raindrop.table.overview import overview
+from raindrop.table.split_files import Split, write_splits
+
+__all__ = ["EventTable", "Split", "hide_random_sensors", "hide_sensors", "overview", "write_splits"]

@@ -1,0 +1,1 @@
+"""What is predicted: targets, losses, predictions, metrics and how sure they are."""

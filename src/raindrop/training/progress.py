@@ -1,0 +1,33 @@
+"""Progress bars."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from raindrop.training import distributed
+
+
+@contextmanager
+def bar(show: bool, total: int, text: str = "training") -> Iterator[Callable[[int, list[dict[str, Any]]], None]]:
+    """A progress bar that shows the latest loss and validation."""
+    if not show or distributed.rank() != 0:
+        yield lambda done, history: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    with Bar(TextColumn(text), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"),
+             TimeRemainingColumn()) as line:  # fmt: skip
+        task = line.add_task(text, total=total, note="")
+
+        def tick(done: int, history: list[dict[str, Any]]) -> None:
+            note = ""
+            if history:
+                figures = history[-1].get("validation", {})
+                shown = ", ".join(f"{name} {figures[name]:.3f}" for name in ("auroc", "auprc") if name in figures)
+                note = f"epoch {history[-1]['epoch']} loss {history[-1]['loss']:.4f}" + (f", {shown}" if shown else "")
+            line.update(task, completed=done, note=note)
+
+        yield tick

@@ -1,0 +1,51 @@
+"""`raindrop demo` from beginning to end, small."""
+
+from __future__ import annotations
+
+import sys
+
+import polars as pl
+import pytest
+
+from raindrop import EventTable, load
+from raindrop.cli.app import main
+
+
+def test_the_demo_leaves_a_table_a_model_predictions_edges_and_a_report(tmp_path, capsys):
+    out = tmp_path / "demo"
+    main(["demo", "--out", str(out), "--samples", "150"])
+    shown = capsys.readouterr().out
+    assert "Raindrop" in shown
+    assert "trees" in shown
+    assert "planted" in shown
+    for reading in ("information_graphs", "probe_graph", "Eq. 3", "correlation"):
+        assert reading in shown
+    table = EventTable.read(out / "data")
+    assert len(table) == 150
+    assert load(out / "run").predict_proba(table).shape == (150, 2)
+    assert pl.read_parquet(out / "predictions.parquet")["sample"].is_in(table.ids).all()
+    assert set(pl.read_csv(out / "edges.csv").columns) == {"sender", "receiver", "weight"}
+    assert "open it in any browser" in shown
+    page = (out / "report.html").read_text()
+    assert "Trees" in page
+    assert "Planted edges" in page
+    assert (
+        pl.read_parquet(out / "run" / "split.parquet")["part"].value_counts().sort("count")["count"].to_list()[-1]
+        == 120
+    )
+
+
+def test_without_the_packages_of_the_report_the_demo_ends_without_it(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "bokeh", None)
+    main(["demo", "--out", str(tmp_path / "demo"), "--samples", "60"])
+    assert "No report" in capsys.readouterr().out
+    assert not (tmp_path / "demo/report.html").exists()
+
+
+def test_the_demo_does_not_overwrite(tmp_path, capsys):
+    (tmp_path / "kept").write_text("mine")
+    with pytest.raises(SystemExit) as done:
+        main(["demo", "--out", str(tmp_path)])
+    assert done.value.code == 1
+    assert "exists already" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]

@@ -1,0 +1,68 @@
+"""ODE-RNN against Algorithm 1 of its paper, one sample at a time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from raindrop.models.baselines.odernn import ODERNN, GRUJump, ODERNNConfig, flow
+
+
+@pytest.fixture
+def model(table, make_spec):
+    torch.manual_seed(0)
+    return ODERNN(ODERNNConfig(hidden=6, width=5, steps=2), make_spec(table)).eval()
+
+
+@torch.no_grad()
+def test_the_state_is_algorithm_1(model, batch):
+    embedding = model(batch).embedding
+    time = model.clock(batch.time)
+    for b in range(5):
+        h = torch.zeros(1, 6)
+        slots = torch.nonzero(batch.slot_sample == b)[:, 0].tolist()
+        for i, slot in enumerate(slots):
+            if i:
+                for _ in range(2):
+                    h = h + (time[slot] - time[slots[i - 1]]) / 2 * model.f(h)
+            x = torch.zeros(1, 8)
+            for n in torch.nonzero(batch.slot == slot)[:, 0].tolist():
+                x[0, batch.sensor[n]], x[0, 4 + batch.sensor[n]] = batch.value[n], 1.0
+            h = model.jump(model.jump.of_readings(x), h)
+        torch.testing.assert_close(embedding[b], h[0], rtol=1e-4, atol=1e-6)
+
+
+@torch.no_grad()
+def test_the_jump_is_a_gru_cell():
+    jump, cell = GRUJump(3, 4), torch.nn.GRUCell(3, 4)
+    cell.weight_ih.copy_(jump.of_readings.weight)
+    cell.bias_ih.copy_(jump.of_readings.bias)
+    cell.weight_hh.copy_(jump.of_state.weight)
+    cell.bias_hh.copy_(jump.of_state.bias)
+    x, h = torch.randn(5, 3), torch.randn(5, 4)
+    torch.testing.assert_close(jump(jump.of_readings(x), h), cell(x, h))
+
+
+@pytest.mark.parametrize(("solver", "order"), [("euler", 1), ("rk4", 4)])
+def test_the_solver_converges_at_its_order(solver, order):
+    """dh/dt = -h: twice the steps, an error smaller by 2^order."""
+    h, gap = torch.ones(1, 1, dtype=torch.float64), torch.full((1, 1), 2.0, dtype=torch.float64)
+    errors = [float((flow(lambda x: -x, h, gap, steps, solver) - torch.exp(-gap)).abs()) for steps in (8, 16)]
+    assert errors[0] / errors[1] == pytest.approx(2**order, rel=0.2)
+
+
+@torch.no_grad()
+def test_how_long_the_gap_was_matters(model, batch):
+    stretched = replace(batch, time=batch.time * 3)
+    long = batch.samples.counts > 1
+    change = (model(stretched).embedding - model(batch).embedding).abs().amax(1)
+    assert (change[long] > 1e-5).all()
+    assert (change[~long] == 0).all()
+
+
+@torch.no_grad()
+def test_when_a_sample_starts_does_not_matter(model, batch):
+    later = replace(batch, time=batch.time + 5)
+    torch.testing.assert_close(model(later).embedding, model(batch).embedding, rtol=0, atol=1e-5)

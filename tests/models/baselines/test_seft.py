@@ -1,0 +1,89 @@
+"""SeFT against loops written from its paper."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from raindrop.models.baselines.seft import SeFT, SeFTConfig, cumulative_mean
+
+SMALL = {"layers": 1, "width": 8, "latent": 5, "heads": 3, "key_dim": 7, "head_width": 8, "dropout": 0.0}
+
+
+def build(table, make_spec, **settings):
+    torch.manual_seed(0)
+    return SeFT(SeFTConfig(**SMALL | settings), make_spec(table)).eval()
+
+
+def elements(model, batch, b):
+    """The set of sample b: its statics, then its readings."""
+    found = [model.encode_statics(batch.statics[b])]
+    for value, sensor, slot in zip(batch.value, batch.sensor, batch.slot, strict=True):
+        if batch.slot_sample[slot] == b:
+            time = model.clock(batch.time[slot])
+            waves = [wave for scale in (1.0, 100.0) for wave in (torch.sin(time / scale), torch.cos(time / scale))]
+            one_hot = [float(sensor == v) for v in range(batch.num_sensors)]
+            found.append(torch.tensor([*waves, value, *one_hot]))
+    return torch.stack(found)
+
+
+@pytest.mark.parametrize("context", ["whole", "cumulative"])
+def test_a_sample_is_its_attended_set(table, batch, make_spec, context):
+    """Eq. 1 and 3-4, with keys that see the set's context, which for the whole set any function f' may give."""
+    model = build(table, make_spec, context=context)
+    attention = model.attention
+    with torch.no_grad():
+        embedding = model(batch).embedding
+        for b in range(5):
+            s = elements(model, batch, b)
+            times = [-1.0] + [float(batch.time[slot]) for slot in batch.slot if batch.slot_sample[slot] == b]
+            expected = []
+            for i in range(3):
+                scores = []
+                for j in range(len(s)):
+                    key = s[j] @ attention.W[i]
+                    if context == "cumulative":
+                        upto = [attention.f(s[l]) for l in range(len(s)) if times[l] <= times[j]]
+                        key = key + torch.stack(upto).mean(0) @ attention.W_context[i]
+                    else:
+                        key = key + s.mean(0).exp().sum()  # some f'(S), the same for all: it must not matter
+                    scores.append(key @ attention.Q[i] / 7**0.5)
+                a = torch.softmax(torch.stack(scores), dim=0)
+                expected.append(sum(a[j] * model.h(s[j]) for j in range(len(s))))
+            torch.testing.assert_close(embedding[b], torch.cat(expected), rtol=1e-4, atol=1e-5)
+
+
+def test_the_running_mean_of_a_sample_does_not_hear_of_the_others(batch):
+    x = torch.randn(5 + len(batch.value), 3)
+    mean = cumulative_mean(batch, x)
+    loud = x.clone()
+    loud[:5][0], loud[5:][batch.sample == 0] = 1e6, 1e6
+    others = torch.cat([torch.arange(5) != 0, batch.sample != 0])
+    torch.testing.assert_close(cumulative_mean(batch, loud)[others], mean[others], rtol=0, atol=1e-6)
+
+
+def test_the_order_of_readings_at_one_time_does_not_matter(table, batch, make_spec):
+    model = build(table, make_spec, context="cumulative")
+    rng = np.random.default_rng(0)
+    order = torch.from_numpy(np.lexsort([rng.random(len(batch.value)), batch.slot.numpy()]))
+    shuffled = replace(batch, value=batch.value[order], sensor=batch.sensor[order])
+    assert not torch.equal(shuffled.sensor, batch.sensor)
+    with torch.no_grad():
+        torch.testing.assert_close(model(shuffled).logits, model(batch).logits, rtol=0, atol=1e-5)
+
+
+def test_attention_is_dropped_in_training_only(table, batch, make_spec):
+    model = build(table, make_spec, attention_dropout=0.5)
+    with torch.no_grad():
+        assert torch.equal(model(batch).logits, model(batch).logits)
+        model.train()
+        assert not torch.equal(model(batch).logits, model(batch).logits)
+
+
+def test_the_cumulative_context_acts(table, batch, make_spec):
+    model = build(table, make_spec, context="cumulative")
+    model(batch).logits.sum().backward()
+    assert all(weight.grad.any() for weight in model.attention.f.parameters())

@@ -1,0 +1,140 @@
+"""Pictures: a Figure each, with what was asked for on it, and names as they are."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from awkward import CLASSES, IDS, SENSORS, awkward_model, awkward_table
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch
+from sklearn.metrics import roc_curve
+
+from raindrop import ConfigError, DataError, SensorGraph, SensorGraphs
+from raindrop.report import plots
+from raindrop.table.hide import hide_random_sensors
+from raindrop.tasks.metrics import auroc
+
+rng = np.random.default_rng(0)
+NAMES = (*SENSORS, "broken $ formula_{", r"\alpha^", "日本 sensor")
+
+
+@pytest.fixture
+def graphs() -> SensorGraphs:
+    weights = rng.random((6, len(NAMES), len(NAMES))).astype(np.float32)
+    return SensorGraphs(NAMES, [f"s{at}" for at in range(6)], weights)
+
+
+@pytest.fixture(scope="module")
+def table():
+    return awkward_table()
+
+
+@pytest.fixture(scope="module")
+def model(table):
+    return awkward_model(table)
+
+
+def painted(figure: Figure) -> list[str]:
+    """Every text of a figure, once it has been drawn without complaint."""
+    assert isinstance(figure, Figure)
+    figure.savefig(io.BytesIO(), format="svg")
+    from matplotlib.text import Text
+
+    return [text.get_text() for text in figure.findobj(Text)]
+
+
+def arrows(axes) -> list[FancyArrowPatch]:
+    return [patch for patch in axes.patches if isinstance(patch, FancyArrowPatch)]
+
+
+def without_glyph_warnings(test):
+    return pytest.mark.filterwarnings("ignore:Glyph .* missing from font")(test)
+
+
+@without_glyph_warnings
+def test_a_graph_has_its_strongest_edges_and_every_name_as_it_is(graphs):
+    held = graphs["s0"]
+    figure = plots.graph(held, top=7)
+    assert len(arrows(figure.axes[0])) == 7
+    assert set(NAMES) <= set(painted(figure))
+    widest = max(arrows(figure.axes[0]), key=lambda arrow: arrow.get_linewidth())
+    sender, receiver, _ = held.top(1).row(0)
+    place = {text.get_text(): np.array(text.get_position()) / 1.08 for text in figure.axes[0].texts}
+    ends = widest._posA_posB
+    np.testing.assert_allclose(ends, [place[sender], place[receiver]], atol=1e-9)
+
+
+@without_glyph_warnings
+def test_two_classes_are_drawn_on_one_scale_with_their_difference_by_sign(graphs):
+    by_class = graphs.by_class(np.array([0, 0, 0, 1, 1, 1]))
+    figure = plots.class_graphs(by_class, top=9, warning="not stable, $ & all.")
+    assert len(figure.axes) == 3
+    assert "Warning: not stable, $ & all." in painted(figure)
+    difference = by_class[1] - by_class[0]
+    signs = [weight > 0 for _, _, weight in reversed(difference.top(9).rows())]
+    colours = [arrow.get_edgecolor()[:3] for arrow in arrows(figure.axes[2])]
+    assert len(set(colours)) == len(set(signs)) == 2
+    assert [colour == colours[signs.index(True)] for colour in colours] == signs
+
+
+@without_glyph_warnings
+def test_more_classes_have_no_difference(graphs):
+    figure = plots.class_graphs(graphs.by_class(np.array(list("aabbcc"))))
+    assert [axes.get_title() for axes in figure.axes] == ["a", "b", "c"]
+
+
+def test_a_graph_without_edges_can_be_drawn():
+    assert "a" in painted(plots.graph(SensorGraph(("a", "b"), np.zeros((2, 2), dtype=np.float32))))
+
+
+@without_glyph_warnings
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_heat_map_has_senders_in_rows(graphs, sign):
+    held = SensorGraph(NAMES, graphs["s1"].weights * np.where(np.eye(len(NAMES)), 1, sign))
+    figure = plots.heat_map(held)
+    assert set(NAMES) <= set(painted(figure))
+    np.testing.assert_array_equal(figure.axes[0].images[0].get_array(), held.weights)
+    assert figure.axes[0].get_ylabel() == "sender"
+    low, high = figure.axes[0].images[0].get_clim()
+    assert low == (0 if sign > 0 else -high)
+
+
+def test_a_sample_is_drawn_with_its_readings_and_the_models_attention(model, table):
+    name = IDS.format(3)
+    figure = plots.sample(model, table, name, most=4)
+    one = table[[name]]
+    count = np.bincount(one.sensor[one.rows()], minlength=len(SENSORS))
+    shown = [axes for axes in figure.axes if axes.lines]
+    assert [len(axes.lines[0].get_xdata()) for axes in shown] == sorted(count, reverse=True)[:4]
+    assert sum(bool(axes.collections) for axes in figure.axes) == 4
+    assert any(text.startswith(name) and CLASSES[0] in text for text in painted(figure))
+
+
+def test_a_sample_nobody_has_is_an_error(model, table):
+    with pytest.raises(DataError, match="not in the table"):
+        plots.sample(model, table, "nobody")
+
+
+def test_robustness_is_the_auroc_with_sensors_hidden(model, table):
+    figure = plots.robustness({"$ours$": model}, table, (0.0, 0.5))
+    hidden = hide_random_sensors(table, 0.5)
+    truth = (table.labels == CLASSES[1]).astype(int)
+    expected = [auroc(truth, model.predict_proba(part)) for part in (table, hidden)]
+    np.testing.assert_allclose(figure.axes[0].lines[0].get_ydata(), expected)
+    assert any("ours" in text for text in painted(figure))
+    with pytest.raises(ConfigError, match="no classifier"):
+        plots.robustness({}, table)
+
+
+def test_scores_are_the_curves_of_scikit_learn(model, table):
+    truth = (table.labels == CLASSES[1]).astype(int)
+    probability = model.predict_proba(table)
+    figure = plots.scores(truth, {"a_b$": probability}, label="$$")
+    painted(figure)
+    np.testing.assert_allclose(figure.axes[0].lines[0].get_data(), roc_curve(truth, probability[:, 1])[:2])
+    with pytest.raises(DataError, match="two classes"):
+        plots.scores(np.zeros(4), {"a": np.full((4, 2), 0.5)})
+    with pytest.raises(DataError, match="shape"):
+        plots.scores(truth, {"a": probability[:3]})

@@ -1,0 +1,118 @@
+"""Whatever comes in, a sound table or a message comes out."""
+
+import datetime as dt
+import tempfile
+from pathlib import Path
+
+import pandas as pd
+import polars as pl
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+from refusal import is_sound, outcome, write_csv
+
+from raindrop.batch.scaling import Scaler
+from raindrop.errors import RaindropError
+from raindrop.table.event_table import EventTable
+
+MOMENTS = st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2200, 1, 1))
+TEXT = st.one_of(
+    st.text(max_size=4),
+    st.sampled_from(
+        ["", " ", "nan", "inf", "1e5", "-3", "1_0", "2024-01-31", "2024-01-31T08:15:00Z", "01/02/2024", "\0", "é"]
+    ),
+)
+ODD = [
+    st.floats(),
+    st.integers(-(2**70), 2**70),
+    TEXT,
+    st.booleans(),
+    MOMENTS,
+    st.dates(),
+    st.times(),
+    st.timedeltas(dt.timedelta(-9999), dt.timedelta(9999)),
+    st.lists(st.integers(0, 3), max_size=2),
+    st.fixed_dictionaries({"a": st.integers(0, 3)}),
+    st.binary(max_size=3),
+    st.decimals(-1000, 1000, places=2),
+    st.none(),
+]
+TAME = {
+    "sample": st.sampled_from(["a", "b", "c"]),
+    "time": st.one_of(st.floats(0, 10), st.integers(0, 3)),
+    "sensor": st.sampled_from(["x", "y"]),
+    "value": st.floats(-10, 10),
+    "reference": st.sampled_from([0.0, 0.0, 1.0]),
+    "cutoff": st.sampled_from([None, 0.0, 5.0]),
+    "label": st.sampled_from([0, 1]),
+    "static": st.sampled_from([1.5, 2.5]),
+    "group": st.sampled_from(["g", "h"]),
+}
+
+
+@st.composite
+def columns(draw, names, size, wild):
+    """A frame whose columns hold mostly what they should; the `wild` ones hold something else or a bit of it."""
+    frame = {}
+    for name in names:
+        kind = TAME[name]
+        if name in wild:
+            odd = draw(st.sampled_from(ODD))
+            kind = draw(st.sampled_from([odd, st.one_of(kind, odd), st.one_of(odd, st.none())]))
+        frame[name] = draw(st.lists(kind, min_size=size, max_size=size))
+    renamed = draw(st.sampled_from([*[None] * 9, *names]))
+    return {(draw(TEXT) if name == renamed else name): content for name, content in frame.items()}
+
+
+@st.composite
+def pairs(draw):
+    """Events, samples and options."""
+    roles = draw(st.lists(st.sampled_from(["reference", "cutoff", "label", "static", "group"]), unique=True))
+    wild = draw(st.lists(st.sampled_from(sorted(TAME)), max_size=2))
+    events = draw(columns(["sample", "time", "sensor", "value"], draw(st.integers(0, 6)), wild))
+    samples = draw(st.none() | columns(["sample", *roles], draw(st.integers(0, 4)), wild))
+    if samples is not None and "sample" in samples and "sample" not in wild and draw(st.booleans()):
+        samples["sample"] = ["a", "b", "c", "d"][: len(samples["sample"])]
+    options = {
+        "duplicates": draw(st.sampled_from(["error", "last", "mean"])),
+        "before_reference": draw(st.sampled_from(["error", "keep", "drop"])),
+        "unlisted": draw(st.sampled_from(["error", "drop", "drop"])),
+        "time_unit": draw(st.sampled_from(["seconds", "hours"])),
+        "sensors": draw(st.sampled_from([None, None, ["x", "y"], [], ["x", "x"]])),
+        "statics": ["static"] if "static" in roles and samples is not None else None,
+    }
+    return events, samples, options
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(pair=pairs(), frame=st.sampled_from([dict, pl.DataFrame, pd.DataFrame]))
+def test_anything_at_all_is_a_sound_table_or_refused_with_a_message(pair, frame):
+    events, samples, options = pair
+    try:
+        events, samples = frame(events), None if samples is None else frame(samples)
+    except Exception:  # not even its own library takes it
+        return
+    table = outcome(EventTable.from_frames, events, samples, **options)
+    if isinstance(table, RaindropError):
+        event("refused")
+        assert len(str(table)) > 20
+        return
+    event("a table")
+    assert is_sound(table)
+    outcome(lambda: table.labels)
+    outcome(table.split, (0.5, 0.5))
+    outcome(lambda: Scaler.fit(table).encode_statics(table))
+    with tempfile.TemporaryDirectory() as folder:
+        assert EventTable.read(table.write(Path(folder) / "data")).fingerprint == table.fingerprint
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    lines=st.lists(st.lists(st.one_of(TEXT, st.sampled_from(["a", "1", "0.5"])), min_size=4, max_size=4), max_size=4),
+    listed=st.booleans(),
+)
+def test_any_text_in_a_csv_is_a_sound_table_or_refused_with_a_message(lines, listed):
+    with tempfile.TemporaryDirectory() as folder:
+        text = "".join(",".join(cell.replace("\n", " ") for cell in line) + "\n" for line in lines)
+        write_csv(Path(folder), "sample,time,sensor,value\n" + text, "sample,label\na,0\n1,1\n" if listed else None)
+        table = outcome(EventTable.read, folder, unlisted="drop")
+        assert folder in str(table) if isinstance(table, RaindropError) else is_sound(table)

@@ -1,0 +1,493 @@
+"""Bad tables are refused with one message: what, where, how many, what to do."""
+
+import datetime as dt
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from refusal import refused, write_csv
+
+from raindrop.errors import DataError, MissingExtraError
+from raindrop.table.event_table import EventTable
+
+EVENTS = {
+    "sample": ["p1", "p1", "p2"],
+    "time": [0.0, 1.0, 0.5],
+    "sensor": ["HR", "Temp", "HR"],
+    "value": [80.0, 37.0, 90.0],
+}
+SAMPLES = {"sample": ["p1", "p2"], "label": [0, 1]}
+NAN, INF = float("nan"), float("inf")
+
+
+def refused_frames(events=None, samples=None, **options):
+    return refused(EventTable.from_frames, EVENTS | (events or {}), samples, **options)
+
+
+# ---------------------------------------------------------------- columns
+
+
+def test_a_misnamed_column_is_named_with_the_near_one():
+    events = {"sample": ["a"], "tiem": [0], "sensor": ["x"], "value": [1]}
+    assert refused(EventTable.from_frames, events) == (
+        "events: there is no column 'time' (needed as time); did you mean 'tiem'?\n"
+        "Rename the column, or say which one it is with time='NAME'."
+    )
+
+
+def test_a_missing_column_is_named_with_those_there_are():
+    message = refused(EventTable.from_frames, {"stay": ["a"], "when": [0]})
+    assert message.startswith("events: there is no column 'sample' (needed as sample); there are: 'stay', 'when'.")
+
+
+@pytest.mark.parametrize("role", ["label", "group", "cutoff", "reference"])
+def test_a_role_whose_column_is_missing_is_named(role):
+    message = refused_frames(samples={"sample": ["p1", "p2"], "outcome": [0, 1]}, **{role: "outcoem"})
+    assert message.startswith(f"samples: there is no column 'outcoem' (needed as {role}); did you mean 'outcome'?")
+    assert f"{role}='NAME'" in message
+
+
+def test_a_missing_static_is_named():
+    message = refused_frames(samples=SAMPLES, statics=["lable"])
+    assert "there is no column 'lable' (needed as statics[lable]); did you mean 'label'?" in message
+    assert "statics=['NAME', ...]" in message
+
+
+def test_a_samples_table_without_ids_says_so():
+    assert refused_frames(samples={"id": ["p1"]}).startswith("samples: there is no column 'sample' (needed as sample)")
+
+
+def test_roles_without_a_samples_table_are_an_error():
+    message = refused_frames(label="died", statics=["age"])
+    assert message.startswith("There is no samples table, but it is asked for ")
+    assert "died" in message
+    assert "age" in message
+
+
+def test_one_name_where_a_list_belongs_is_explained():
+    assert (
+        refused_frames(samples=SAMPLES, statics="label")
+        == "statics='label' is one name; give a list: statics=['label']."
+    )
+    assert refused_frames(sensors="HR") == "sensors='HR' is one name; give a list: sensors=['HR']."
+
+
+def test_the_label_cannot_be_a_static_nor_the_id_a_label():
+    assert "'label' is the label; as a static it would give the answer away" in refused_frames(
+        samples=SAMPLES, statics=["label"]
+    )
+    table = EventTable.from_frames(EVENTS, SAMPLES)
+    assert "would give the answer away" in refused(table.with_roles, statics=["label"])
+    assert refused_frames(samples=SAMPLES, label="sample") == (
+        "samples: 'sample' names the samples; it cannot be their label as well."
+    )
+
+
+def test_two_id_columns_are_not_guessed_between():
+    events = {"pid": ["p1"], "time": [0], "sensor": ["x"], "value": [1]}
+    message = refused(EventTable.from_frames, events, {"pid": ["p1"], "sample": ["x"]}, sample="pid")
+    assert message == "samples: the columns 'pid' and 'sample' both exist; drop or rename 'sample'."
+
+
+@pytest.mark.parametrize(
+    ("column", "content", "kind"),
+    [
+        ("sample", [[1], [2], [3]], "List(Int64)"),
+        ("sample", [b"a", b"b", b"c"], "Binary"),
+        ("sensor", [{"a": 1}] * 3, "Struct({'a': Int64})"),
+        ("sensor", [dt.timedelta(1)] * 3, "Duration(time_unit='us')"),
+        ("time", [[1.0]] * 3, "List(Float64)"),
+        ("time", [dt.time(1)] * 3, "Time"),
+        ("value", [dt.date(2024, 1, 1)] * 3, "Date"),
+        ("value", [object()] * 3, "Object"),
+    ],
+)
+def test_a_column_of_an_impossible_type_is_named_with_its_type(column, content, kind):
+    message = refused_frames({column: content})
+    assert message.startswith(f"events: column '{column}' is of type {kind}")
+    assert "Turn it into" in message or "convert the column first" in message
+
+
+def test_bytes_and_objects_are_not_kept_with_the_samples():
+    for content in ([b"\xff", b""], [object(), object()], [[b"\xff"], []], [{"a": b"x"}, {"a": b"y"}]):
+        message = refused_frames(samples={**SAMPLES, "photo": content})
+        assert message.startswith("samples: column 'photo' is of type ")
+        assert "drop it, or turn it into text or numbers" in message
+
+
+@pytest.mark.parametrize(
+    "given", [None, "data/p12", Path("data"), 5, [1, 2], np.zeros((2, 2, 2)), {"a": [1], "b": [1, 2]}]
+)
+def test_what_is_no_table_at_all_is_refused(given):
+    assert refused(EventTable.from_frames, given).startswith("events: ")
+    assert refused(EventTable.from_frames, EVENTS, given if given is not None else 5).startswith("samples: ")
+
+
+def test_text_that_is_no_unicode_and_integers_beyond_all_types_are_refused():
+    assert refused_frames({"sensor": ["\ud800", "a", "b"]}).startswith("events: cannot be read as a table")
+    assert "column 'value' mixes types, or holds numbers that are too large" in refused_frames(
+        {"value": [2**200, 1, 2]}
+    )
+
+
+def test_a_lazy_frame_of_a_missing_file_is_refused(tmp_path):
+    assert refused(EventTable.from_frames, pl.scan_parquet(tmp_path / "none.parquet")).startswith(
+        "events: cannot be read"
+    )
+
+
+def test_a_frame_that_needs_a_missing_package_names_it(monkeypatch):
+    monkeypatch.setattr(pl, "DataFrame", type("Frame", (), {"__new__": lambda cls, _: __import__("no_such_package")}))
+    with pytest.raises(MissingExtraError, match=r"(?s)needs the package 'no_such_package'.*raindrop-ts\[pandas\]"):
+        EventTable.from_frames(pd.DataFrame(EVENTS))
+
+
+def test_unequal_or_single_columns_are_refused():
+    message = refused(EventTable.from_columns, ["a", "a"], [0], ["x"], [1])
+    assert message == "The columns must be equally long, but have {'sample': 2, 'time': 1, 'sensor': 1, 'value': 1}."
+    assert refused(EventTable.from_columns, "a", [0], ["x"], [1]).startswith("sample must be a list or array")
+    assert refused(EventTable.from_columns, ["a"], 0, ["x"], [1]).startswith("time must be a list or array")
+
+
+# ---------------------------------------------------------------- readings
+
+
+@pytest.mark.parametrize(
+    ("column", "bad", "fault"),
+    [
+        ("time", None, "have no time"),
+        ("time", NAN, "have no time"),
+        ("time", INF, "have an infinite time"),
+        ("time", -INF, "have an infinite time"),
+        ("time", 1e300, "have an infinite time"),
+        ("value", None, "have no value"),
+        ("value", NAN, "have no value"),
+        ("value", INF, "have an infinite value"),
+        ("value", 1e39, "have an infinite value"),
+    ],
+)
+def test_a_missing_or_infinite_number_is_counted_and_placed(column, bad, fault):
+    message = refused_frames({column: [EVENTS[column][0], bad, EVENTS[column][2]]})
+    assert message.startswith(f"events: 1 of 3 rows {fault} (first: row 2, sample 'p1', sensor 'Temp').\n")
+    assert message.endswith("drop these rows or fix the export.")
+
+
+@pytest.mark.parametrize("bad", [None, NAN, ""])
+def test_a_missing_id_is_counted_and_placed(bad):
+    good = 1.0 if bad is NAN else "p1"
+    assert refused_frames({"sample": [good, bad, bad]}).startswith(
+        "events: 2 of 3 rows have no sample (first: row 2, sensor 'Temp').\nEvery reading belongs to a sample"
+    )
+    assert refused_frames({"sensor": [good, bad, bad]}).startswith(
+        "events: 2 of 3 rows have no sensor name (first: row 2, sample 'p1').\n"
+    )
+
+
+@pytest.mark.parametrize("frame", [dict, pl.DataFrame, lambda columns: pd.DataFrame(columns).astype({"value": object})])
+def test_text_where_a_number_belongs_is_quoted(frame):
+    message = refused(EventTable.from_frames, frame(EVENTS | {"value": ["80", "high", "n/a"]}))
+    assert message == (
+        "events: column 'value' holds text where a value belongs in 2 of 3 rows (first: row 2, 'high').\n"
+        "A value is a number; turn these into numbers, or drop the rows."
+    )
+
+
+def test_text_where_a_number_belongs_is_quoted_from_a_csv(tmp_path):
+    folder = write_csv(tmp_path, "sample,time,sensor,value\np1,0,HR,80\np1,1,HR,<50\np1,soon,HR,81\n")
+    path = tmp_path / "events.csv"
+    assert refused(EventTable.read, folder).startswith(
+        f"{path}: column 'time' holds text where a time belongs in 1 of 3 rows (first: row 3, 'soon').\n"
+        "A time is a number or a date time like 2024-01-31 08:15:00"
+    )
+    write_csv(tmp_path, "sample,time,sensor,value\np1,0,HR,80\np1,1,HR,<50\n")
+    assert refused(EventTable.read, folder).startswith(
+        f"{path}: column 'value' holds text where a value belongs in 1 of 2 rows (first: row 2, '<50')."
+    )
+
+
+@pytest.mark.parametrize("blank", ["", '""', " ", '"  "'])
+def test_a_blank_cell_of_a_csv_is_a_missing_number(tmp_path, blank):
+    write_csv(tmp_path, f"sample,time,sensor,value\np1,0,HR,80\np1,{blank},HR,81\n")
+    assert "1 of 2 rows have no time (first: row 2, sample 'p1', sensor 'HR')" in refused(EventTable.read, tmp_path)
+    write_csv(tmp_path, f"sample,time,sensor,value\np1,0,HR,{blank}\np1,1,HR,81\n")
+    assert "1 of 2 rows have no value (first: row 1, sample 'p1', sensor 'HR')" in refused(EventTable.read, tmp_path)
+    write_csv(tmp_path, f"sample,time,sensor,value\np1,2024-01-31,HR,1\np1,{blank},HR,81\n")
+    assert "1 of 2 rows have no time (first: row 2, sample 'p1', sensor 'HR')" in refused(EventTable.read, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "wrong", ["3.5", "noon", "31.01.2024 08:15", "01/31/2024", "2024-13-01", "2024-01-31T08:15:00Z"]
+)
+def test_a_date_time_unlike_the_others_is_quoted(tmp_path, wrong):
+    write_csv(tmp_path, f"sample,time,sensor,value\np1,2024-01-31 08:15:00,HR,80\np1,{wrong},HR,81\n")
+    message = refused(EventTable.read, tmp_path)
+    assert f"1 of 2 rows of column 'time' cannot be read as date times (first: row 2, '{wrong}')" in message
+    assert "Write all of them like 2024-01-31 08:15:00" in message
+
+
+def test_a_date_that_could_be_two_days_is_refused(tmp_path):
+    write_csv(tmp_path, "sample,time,sensor,value\np1,01/02/2024,HR,80\np1,01/03/2024,HR,81\n")
+    assert "2 of 2 rows of column 'time' cannot be read as date times" in refused(EventTable.read, tmp_path)
+
+
+# ---------------------------------------------------------------- duplicates
+
+TWICE = {"sample": ["p1"] * 4, "time": [1, 0, 1, 1], "sensor": ["HR"] * 4, "value": [1.0, 9.0, 2.0, 6.0]}
+
+
+def test_duplicates_are_counted_and_the_policies_named():
+    assert refused(EventTable.from_frames, TWICE) == (
+        "events: 2 of 4 rows repeat the (sample, time, sensor) of another row "
+        "(first: row 3, sample 'p1', sensor 'HR').\n"
+        "Pass duplicates='last' to keep the last of each in the order given, or 'mean' to average them."
+    )
+
+
+@pytest.mark.parametrize(("policy", "value"), [("last", 6.0), ("mean", 3.0)])
+def test_duplicates_are_resolved_as_asked_and_counted(policy, value):
+    table = EventTable.from_frames(TWICE, duplicates=policy)
+    assert table.events().rows() == [("p1", 0.0, "HR", 9.0), ("p1", 1.0, "HR", value)]
+    assert table.dropped == {f"duplicate readings ({policy})": 2}
+
+
+def test_zero_and_minus_zero_are_one_time():
+    assert "repeat" in refused_frames({"sample": ["p1"] * 3, "time": [0.0, -0.0, 1.0], "sensor": ["HR"] * 3})
+
+
+def test_the_same_reading_in_another_sample_is_no_duplicate():
+    assert EventTable.from_frames(EVENTS | {"time": [0, 0, 0]}).num_readings == 3
+
+
+# ---------------------------------------------------------------- samples
+
+
+def test_a_repeated_sample_id_is_counted():
+    message = refused_frames(samples={"sample": ["p1", "p2", "p1"]})
+    assert message.startswith("samples: 2 of 3 rows share their sample id with another row (first: 'p1').\n")
+    assert "one row per sample" in message
+    assert "share their sample id" in refused_frames({"sample": [1, 1, 2]}, {"sample": [1.0, 1.0, 2.0]})
+
+
+@pytest.mark.parametrize("bad", [None, ""])
+def test_a_sample_without_id_is_counted(bad):
+    assert refused_frames(samples={"sample": ["p1", "p2", bad]}) == "samples: 1 of 3 rows have no sample id; drop them."
+
+
+def test_readings_of_unlisted_samples_are_an_error_or_dropped():
+    samples = {"sample": ["p1"]}
+    assert refused_frames(samples=samples) == (
+        "events: 1 of 3 rows belong to a sample that samples does not list (first: row 3, sample 'p2', sensor 'HR').\n"
+        "Add these samples, or pass unlisted='drop' to leave their readings out."
+    )
+    table = EventTable.from_frames(EVENTS, samples, unlisted="drop")
+    assert table.num_readings == 2
+    assert table.dropped == {"of a sample that is not listed": 1}
+
+
+def test_row_numbers_count_the_rows_given_even_after_some_were_dropped():
+    events = EVENTS | {"sample": ["other", "p1", "p1"], "time": [0, 1, -1]}
+    assert "(first: row 3, " in refused(EventTable.from_frames, events, {"sample": ["p1"]}, unlisted="drop")
+
+
+@pytest.mark.parametrize("labels", [[0, None], [0.0, NAN], ["no", None], ["no", ""]])
+def test_a_missing_label_is_counted_when_labels_are_asked_for(labels):
+    table = EventTable.from_frames(EVENTS, {"sample": ["p1", "p2"], "label": labels})
+    with pytest.raises(DataError) as caught:
+        _ = table.labels
+    assert str(caught.value) == (
+        "1 of 2 samples have no label 'label' (first: 'p2').\n"
+        "Leave them out with table[table.labelled], or fill the label in."
+    )
+
+
+@pytest.mark.parametrize("labels", [[0.0, 0.5], [0.0, INF], [1e300, 0.0]])
+def test_a_quantity_is_no_label(labels):
+    table = EventTable.from_frames(EVENTS, {"sample": ["p1", "p2"], "label": labels})
+    with pytest.raises(DataError, match="that is a quantity, not a class"):
+        _ = table.labels
+
+
+def test_a_label_that_cannot_be_compared_is_refused():
+    table = EventTable.from_frames(EVENTS, {"sample": ["p1", "p2"], "label": [[1], [2]]})
+    with pytest.raises(DataError, match="which is neither text, a number nor true/false"):
+        _ = table.labels
+
+
+def test_a_table_without_label_says_how_to_name_one():
+    with pytest.raises(DataError, match="Name the label column with label='NAME'; did you mean 'Label'"):
+        _ = EventTable.from_frames(EVENTS, {"sample": ["p1", "p2"], "Label": [0, 1]}).labels
+
+
+def test_labels_that_do_not_fit_are_refused():
+    table = EventTable.from_frames(EVENTS, SAMPLES)
+    assert refused(table.with_labels, [1]) == "There are 2 samples, but labels of shape (1,)."
+    assert refused(table.with_labels, np.array([1, "a"], dtype=object)).startswith("The labels cannot be one column")
+
+
+def test_a_sample_without_group_cannot_be_split_by_group():
+    table = EventTable.from_frames(EVENTS, {"sample": ["p1", "p2"], "ward": ["A", None]})
+    assert refused(table.split, (0.5, 0.5), by="ward").startswith("1 of 2 samples have no 'ward' (first: 'p2')")
+    assert "there is no column 'wadr' (needed as by); did you mean 'ward'?" in refused(table.split, by="wadr")
+
+
+def test_a_table_too_small_to_split_says_so():
+    assert "2 samples are too few for a split into (0.8, 0.1, 0.1)" in refused(EventTable.from_frames(EVENTS).split)
+
+
+# ---------------------------------------------------------------- empty
+
+
+def test_no_readings_and_no_samples_are_an_empty_table():
+    nothing = {name: [] for name in EVENTS}
+    assert (
+        refused(EventTable.from_frames, nothing) == "events: the table is empty, and there is no samples table either."
+    )
+    assert refused(EventTable.from_frames, nothing, SAMPLES).startswith(
+        "events: the table is empty. There must be at least"
+    )
+    assert refused(EventTable.from_frames, EVENTS, {"sample": []}) == (
+        "samples: the table is empty. There must be at least one sample."
+    )
+
+
+def test_no_readings_on_purpose_are_allowed_with_the_sensors_named():
+    table = EventTable.from_frames({name: [] for name in EVENTS}, SAMPLES, sensors=["HR"])
+    assert (len(table), table.num_readings, table.sensors) == (2, 0, ("HR",))
+    begun = {"sample": ["p1"], "reference": [dt.datetime(2024, 1, 31)], "cutoff": [dt.datetime(2024, 2, 1)]}
+    assert EventTable.from_frames({name: [] for name in EVENTS}, begun, sensors=["HR"]).samples["cutoff"].to_list() == [
+        24.0
+    ]
+
+
+def test_no_reading_left_says_where_they_went():
+    message = refused_frames(samples={**SAMPLES, "cutoff": [-1, -1]})
+    assert message.startswith("events: no reading is left (3 after the cutoff).")
+
+
+def test_an_empty_csv_is_refused(tmp_path):
+    write_csv(tmp_path, "")
+    assert refused(EventTable.read, tmp_path).startswith(
+        f"{tmp_path / 'events.csv'}: not a readable CSV file; it is empty"
+    )
+    write_csv(tmp_path, "sample,time,sensor,value\n")
+    assert refused(EventTable.read, tmp_path).startswith(f"{tmp_path / 'events.csv'}: the table is empty")
+    write_csv(tmp_path, samples="sample,label\n")
+    assert refused(EventTable.read, tmp_path).startswith(f"{tmp_path / 'samples.csv'}: the table is empty")
+    write_csv(tmp_path, samples="")
+    assert refused(EventTable.read, tmp_path).startswith(f"{tmp_path / 'samples.csv'}: not a readable CSV file")
+
+
+# ---------------------------------------------------------------- time
+
+
+def test_times_before_the_reference_are_an_error_kept_or_dropped():
+    samples = {"sample": ["p1", "p2"], "reference": [0.5, 0.0]}
+    assert refused_frames(samples=samples) == (
+        "events: 1 of 3 rows are before their sample's reference time (first: row 1, sample 'p1', sensor 'HR').\n"
+        "Readings count from the reference time on; pass before_reference='keep' to allow negative times "
+        "or 'drop' to leave these rows out."
+    )
+    kept = EventTable.from_frames(EVENTS, samples, before_reference="keep")
+    assert kept.time.tolist() == [-0.5, 0.5, 0.5]
+    dropped = EventTable.from_frames(EVENTS, samples, before_reference="drop")
+    assert dropped.time.tolist() == [0.5, 0.5]
+    assert dropped.dropped == {"before the reference time": 1}
+
+
+def test_date_times_before_the_reference_are_found_too():
+    start = dt.datetime(2024, 1, 31)
+    message = refused_frames(
+        {"time": [start] * 3}, {"sample": ["p1", "p2"], "reference": [start, start + dt.timedelta(1)]}
+    )
+    assert message.startswith("events: 1 of 3 rows are before their sample's reference time (first: row 3")
+
+
+@pytest.mark.parametrize("missing", [None, NAN])
+def test_a_sample_with_readings_needs_its_reference(missing):
+    message = refused_frames(samples={"sample": ["p1", "p2"], "begun": [0.0, missing]}, reference="begun")
+    assert message == (
+        "events: 1 of 3 rows belong to a sample without 'begun' (first: row 3, sample 'p2', sensor 'HR').\n"
+        "Fill in 'begun' of samples for every sample with readings."
+    )
+
+
+@pytest.mark.parametrize(
+    ("time", "mark", "words"),
+    [
+        (0.0, dt.datetime(2024, 1, 31), "holds date times without a time zone, but the times of events are numbers"),
+        (dt.datetime(2024, 1, 31), 0.0, "holds numbers, but the times of events are date times without a time zone"),
+        (dt.datetime(2024, 1, 31, tzinfo=dt.UTC), dt.date(2024, 1, 31), "are date times with a time zone"),
+    ],
+)
+@pytest.mark.parametrize("role", ["reference", "cutoff"])
+def test_times_of_two_kinds_are_not_mixed(role, time, mark, words):
+    message = refused_frames({"time": [time] * 3}, {"sample": ["p1", "p2"], role: [mark] * 2})
+    assert message.startswith(f"samples: column '{role}' holds ")
+    assert words in message
+
+
+# ---------------------------------------------------------------- options
+
+
+@pytest.mark.parametrize(
+    ("option", "word", "hint"),
+    [
+        ("duplicates", "lst", "did you mean 'last'?"),
+        ("before_reference", "ignore", "there are: 'error', 'keep', 'drop'."),
+        ("unlisted", "Drop", "did you mean 'drop'?"),
+        ("time_unit", "hour", "did you mean 'hours'?"),
+        ("time_unit", None, "there are: 'seconds', 'minutes', 'hours', 'days'."),
+    ],
+)
+def test_an_unknown_word_for_an_option_is_an_error_with_the_near_one(option, word, hint):
+    assert refused_frames(**{option: word}) == f"{option}='{word}' is not known: {hint}"
+
+
+def test_an_unknown_option_is_an_error_with_the_near_one(tmp_path):
+    write_csv(tmp_path)
+    assert refused(EventTable.read, tmp_path, lable="died") == "There is no option 'lable': did you mean 'label'?"
+    assert "There is no option 'unit'" in refused(EventTable.from_columns, ["a"], [0], ["x"], [1], unit="days")
+
+
+def test_an_unknown_unit_to_convert_to_is_an_error():
+    assert "time_unit='weeks' is not known" in refused(EventTable.from_frames(EVENTS).in_unit, "weeks")
+
+
+def test_a_list_of_sensors_must_hold_those_read_once_each():
+    assert refused_frames(sensors=["HR", "temp"]) == (
+        "events: 1 of 2 sensors are not among the 2 given in sensors=[...] (first: 'Temp'; did you mean 'temp'?)\n"
+        "Add them to the list, or drop their rows."
+    )
+    assert refused_frames(sensors=["HR", "Temp", "HR"]) == "sensors=[...] names 'HR' twice; remove one of them."
+
+
+@pytest.mark.parametrize(
+    ("keep", "words"),
+    [
+        (pl.col("sensr") == "HR", "sensr"),
+        (pl.col("value"), "needs one true or false per reading (3), not float32 of shape (3,)"),
+        ([True], "needs one true or false per reading (3), not bool of shape (1,)"),
+        (lambda events: None, "needs one true or false per reading (3)"),
+        ("sensor == 'HR'", "needs one true or false per reading (3)"),
+    ],
+)
+def test_where_needs_one_answer_per_reading(keep, words):
+    message = refused(EventTable.from_frames(EVENTS).where, keep)
+    assert message.startswith("where(...)")
+    assert words in message
+
+
+def test_a_mask_of_another_length_and_unknown_ids_choose_nothing():
+    table = EventTable.from_frames(EVENTS)
+    assert refused(table.__getitem__, [True]) == "The mask has 1 entries, the table 2 samples."
+    assert refused(table.__getitem__, ["p1", "p3"]).startswith(
+        "1 of 2 sample ids are not in the table (first: 'p3'; there are: 'p1', 'p2'.)"
+    )
+
+
+def test_a_decimal_is_a_number():
+    table = EventTable.from_frames(EVENTS | {"value": [Decimal("1.5"), Decimal("2"), Decimal("3.25")]})
+    assert sorted(table.value.tolist()) == [1.5, 2.0, 3.25]

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import builtins
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from rich.console import Console
+
+from raindrop.errors import DataError, MissingExtraError
+from raindrop.table.event_table import EventTable
+from raindrop.table.overview import missingness, overview
+
+
+def tiny() -> EventTable:
+    """Three samples: two readings at one time and one later; one reading; none."""
+    events = {
+        "sample": ["a", "a", "a", "b"],
+        "time": [0.0, 0.0, 2.0, 5.0],
+        "sensor": ["HR", "Temp", "HR", "HR"],
+        "value": [60.0, 36.5, 70.0, 80.0],
+    }
+    samples = {"sample": ["a", "b", "c"], "died": [0, 1, None]}
+    return EventTable.from_frames(events, samples, label="died", sensors=["HR", "Temp", "never"])
+
+
+def planted(telling: bool, samples: int = 300, seed: int = 0, group: bool = False, values: bool = False) -> EventTable:
+    """A label that is in how often 'a' is read (telling), or in the values only."""
+    rng = np.random.default_rng(seed)
+    label = rng.integers(0, 2, samples)
+    rows: list[tuple[str, float, str, float]] = []
+    for number in range(samples):
+        extra = 3 * label[number] if telling else 0
+        for step in range(int(rng.integers(2, 6)) + extra):
+            rows.append((str(number), float(step), "a", float(label[number]) if values else 0.0))
+        rows.append((str(number), 0.0, "b", 1.0))
+    events = pl.DataFrame(rows, schema=["sample", "time", "sensor", "value"], orient="row")
+    about: dict[str, Any] = {"sample": [str(n) for n in range(samples)], "label": label}
+    if group:
+        about["group"] = [f"g{n % 10}" for n in range(samples)]
+    return EventTable.from_frames(events, about)
+
+
+def test_counts_and_densities_are_those_of_the_definition() -> None:
+    about = overview(tiny())
+    assert (about.samples, about.readings, about.samples_without_readings) == (3, 4, 1)
+    assert about.times_per_sample.tolist() == [2, 1, 0]
+    assert about.density == pytest.approx(4 / (3 * 3))  # 3 distinct times, 3 sensors
+    assert about.padded_density == pytest.approx(4 / (3 * 2 * 3))
+    assert about.span.tolist() == [2.0, 5.0]
+    assert about.intervals.tolist() == [2.0]
+
+
+def test_the_same_time_in_two_samples_is_two_times() -> None:
+    table = EventTable.from_columns(["a", "b"], [1.0, 1.0], ["s", "s"], [1.0, 2.0])
+    assert overview(table).times_per_sample.tolist() == [1, 1]
+
+
+def test_sensors_say_how_often_in_how_many_samples_and_how_far_apart() -> None:
+    rows = {row["sensor"]: row for row in overview(tiny()).sensors.iter_rows(named=True)}
+    assert rows["HR"]["readings"] == 3
+    assert rows["HR"]["samples"] == pytest.approx(2 / 3)
+    assert rows["HR"]["per_sample"] == 1.5
+    assert rows["HR"]["interval"] == 2.0
+    assert rows["HR"]["median"] == 70.0
+    assert rows["Temp"]["interval"] is None
+    assert (rows["never"]["readings"], rows["never"]["samples"], rows["never"]["median"]) == (0, 0.0, None)
+
+
+def test_labels_are_counted_with_those_that_are_missing() -> None:
+    assert overview(tiny()).labels.rows() == [("0", 1, 1 / 3), ("1", 1, 1 / 3), (None, 1, 1 / 3)]
+
+
+def test_missingness_tells_a_label_that_is_in_the_gaps() -> None:
+    found = missingness(planted(telling=True))
+    assert found.auroc is not None
+    assert found.auroc > 0.85
+    assert found.auroc == missingness(planted(telling=True)).auroc
+
+
+def test_missingness_sees_which_sensor_was_read() -> None:
+    """As many readings at the same times, of one sensor or of the other."""
+    rows = [(str(n), float(step), "ab"[n % 2], 0.0) for n in range(100) for step in range(3)]
+    events = pl.DataFrame(rows, schema=["sample", "time", "sensor", "value"], orient="row")
+    samples = {"sample": [str(n) for n in range(100)], "label": [n % 2 for n in range(100)]}
+    assert missingness(EventTable.from_frames(events, samples)).auroc == 1.0
+
+
+def test_missingness_never_sees_a_value() -> None:
+    with_values = missingness(planted(telling=False, values=True))
+    without = missingness(planted(telling=False, values=False))
+    assert with_values.auroc == without.auroc
+    assert with_values.auroc is not None
+    assert 0.35 < with_values.auroc < 0.65
+
+
+def test_missingness_looks_at_a_bounded_share_with_the_same_mix_of_labels() -> None:
+    assert missingness(planted(telling=True), limit=100).samples == pytest.approx(100, abs=2)
+
+
+def test_missingness_keeps_groups_apart() -> None:
+    """A label that is the group itself cannot be told for a group that was not trained on."""
+    table = planted(telling=False, samples=400, group=True)
+    names = table.samples["group"].str.slice(1).cast(pl.Int64)
+    rows = [(str(n), float(step), "a", 0.0) for n in range(400) for step in range(2 + 3 * names[n])]
+    events = pl.DataFrame(rows, schema=["sample", "time", "sensor", "value"], orient="row")
+    shuffled = np.random.default_rng(0).permutation(10)
+    samples = table.samples.with_columns(label=pl.Series([int(shuffled[n]) % 2 for n in names]))
+    apart = missingness(EventTable.from_frames(events, samples))
+    mixed = missingness(EventTable.from_frames(events, samples.drop("group")))
+    assert mixed.auroc == 1.0
+    assert apart.auroc is not None
+    assert apart.auroc < 0.9
+
+
+@pytest.mark.parametrize(
+    ("labels", "reason"),
+    [
+        ([1] * 300, "there is one class only"),
+        ([0] * 298 + [1] * 2, "a class has fewer than 5 samples"),
+        ([0.5, 0.25] * 150, "that is a quantity, not a class"),
+    ],
+)
+def test_where_it_cannot_be_said_the_reason_is(labels: list[float], reason: str) -> None:
+    found = missingness(planted(telling=True).with_labels(labels))
+    assert found.auroc is None
+    assert reason in found.reason
+    unlabelled = EventTable.from_frames({"sample": ["a"], "time": [0], "sensor": ["s"], "value": [1]})
+    assert missingness(unlabelled).reason == "the table has no label"
+
+
+def test_many_classes_are_averaged() -> None:
+    table = planted(telling=True)
+    table = table.with_labels([f"class {n % 3}" for n in range(300)])
+    found = missingness(table)
+    assert found.auroc is not None
+    assert 0.3 < found.auroc < 0.7
+
+
+def shown(table: EventTable) -> str:
+    console = Console(width=100, file=io.StringIO())
+    console.print(overview(table))
+    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+
+def test_the_terminal_shows_all_of_it() -> None:
+    text = shown(planted(telling=True))
+    for words in ("samples", "300", "sensors", "density", "Label 'label'", "AUROC of", "interval in hours"):
+        assert words in text
+    assert "cannot be said: a class has fewer than 5 samples" in shown(tiny())
+    many = EventTable.from_columns(["a"] * 70, range(70), [f"s{n}" for n in range(70)], [1.0] * 70)
+    assert "10 more sensors are not shown" in shown(many)
+
+
+@pytest.mark.parametrize(("kind", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_a_picture_is_written_in_the_kind_its_name_says(tmp_path: Path, kind: str, magic: bytes) -> None:
+    pytest.importorskip("matplotlib")
+    path = overview(planted(telling=True)).save(tmp_path / f"about.{kind}")
+    assert path.read_bytes().startswith(magic)
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_table_without_a_single_reading_can_be_looked_at(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    empty = tiny().where(np.zeros(4, dtype=bool))
+    about = overview(empty)
+    assert about.readings == 0
+    assert about.density == 0
+    about.save(tmp_path / "empty.png")
+
+
+def test_an_unknown_kind_of_picture_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"about.bmp: a picture ends in .png, .svg, .pdf"):
+        overview(tiny()).save(tmp_path / "about.bmp")
+
+
+def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "matplotlib.figure", raising=False)
+    real = builtins.__import__
+
+    def without(name: str, *args: Any, **more: Any) -> Any:
+        if name.split(".")[0] == "matplotlib":
+            raise ModuleNotFoundError(f"No module named '{name}'", name=name)
+        return real(name, *args, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(MissingExtraError, match=r"pip install 'raindrop-ts\[plot\]'"):
+        overview(tiny()).save(tmp_path / "about.png")

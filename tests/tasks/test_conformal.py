@@ -1,0 +1,133 @@
+"""Sets of classes: the quantile against its definition, the promised coverage by repetition, and in the classifier."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from learnable import QUICK, easy_table
+
+from raindrop.errors import ConfigError
+from raindrop.estimators.classifier import Classifier, load
+from raindrop.tasks.conformal import Conformal, threshold
+
+
+def drawn(rng: np.random.Generator, samples: int, rare: float = 0.15) -> tuple[np.ndarray, np.ndarray]:
+    """Labels, the second class rare, and probabilities that know something of them."""
+    truth = (rng.random(samples) < rare).astype(np.int64)
+    second = 1 / (1 + np.exp(-(rng.normal(0, 1, samples) + 2 * truth - 2)))
+    return truth, np.stack([1 - second, second], axis=1).astype(np.float32)
+
+
+@pytest.mark.parametrize("coverage", [0.07, 0.5, 0.8, 0.9, 0.99])
+@pytest.mark.parametrize("n", [1, 9, 10, 19, 99, 100])
+def test_the_threshold_lets_in_the_least_number_that_covers(n: int, coverage: float) -> None:
+    """Of n + 1 samples that could be in any order, the new one is among the k highest with probability k / (n + 1)."""
+    right = np.sort(np.random.default_rng(n).random(n)).astype(np.float32)
+    k = next(k for k in range(n + 2) if k / (n + 1) >= coverage - 1e-12)
+    found = threshold(right, coverage)
+    if k == n + 1:
+        assert found == 0
+    else:
+        assert int((right >= np.float32(found)).sum()) == k
+
+
+def test_a_class_is_in_the_set_iff_it_is_as_probable_as_the_threshold() -> None:
+    truth, probability = drawn(np.random.default_rng(0), 40)
+    held = Conformal.fit(truth, probability)
+    new = drawn(np.random.default_rng(1), 30)[1]
+    found, each = held.sets(new, 0.8), held.sets(new, 0.8, by_class=True)
+    for code in range(2):
+        for by_class, sets in ((False, found), (True, each)):
+            right = [p[c] for p, c in zip(probability, truth, strict=True) if not by_class or c == code]
+            k = math.ceil((len(right) + 1) * 0.8)
+            least = sorted(right, reverse=True)[k - 1] if k <= len(right) else 0
+            assert sets[:, code].tolist() == [bool(p[code] >= least) for p in new]
+    assert not np.array_equal(found, each)
+
+
+def test_over_many_draws_the_right_class_is_covered_as_often_as_promised() -> None:
+    """With 24 validation samples and coverage 0.8 exactly 20 / 25 of new samples, in expectation."""
+    rng = np.random.default_rng(3)
+    held, rare, size = [], [], []
+    for _ in range(3000):
+        conformal = Conformal.fit(*drawn(rng, 24))
+        truth, probability = drawn(rng, 20)
+        sets = conformal.sets(probability, 0.8)
+        held.append(sets[np.arange(20), truth].mean())
+        size.append(sets.sum(1).mean())
+        rare += sets[truth == 1, 1].tolist()
+    assert np.mean(held) == pytest.approx(0.8, abs=0.01)
+    assert np.mean(rare) < 0.6  # the common class pays for all: hence by_class
+    assert np.mean(size) < 1.2
+
+
+def test_by_class_the_rare_one_is_covered_too() -> None:
+    rng = np.random.default_rng(4)
+    held: dict[int, list[bool]] = {0: [], 1: []}
+    for _ in range(1500):
+        conformal = Conformal.fit(*drawn(rng, 100))
+        truth, probability = drawn(rng, 20)
+        sets = conformal.sets(probability, 0.8, by_class=True)
+        for code, of_class in held.items():
+            of_class += sets[truth == code, code].tolist()
+    assert np.mean(held[0]) == pytest.approx(0.8, abs=0.02)
+    assert 0.79 < np.mean(held[1]) < 0.86  # about 15 samples: k / (n + 1) is a little above
+
+
+@pytest.mark.parametrize("coverage", [0.0, 1.0, -1.0, 90.0, float("nan")])
+def test_a_coverage_that_cannot_be_is_refused(coverage: float) -> None:
+    with pytest.raises(ConfigError, match="above 0 and below 1"):
+        Conformal.fit(*drawn(np.random.default_rng(0), 9)).sets(np.zeros((1, 2)), coverage)
+
+
+# ------------------------------------------------------------------ in the classifier
+
+
+@pytest.fixture(scope="module")
+def parts():
+    rng = np.random.default_rng(0)
+    tables = [easy_table(n, seed=n, prefix=f"t{n}-", classes=("no", "yes")) for n in (64, 60, 50)]
+    other = {"no": "yes", "yes": "no"}
+    return [t.with_labels([other[x] if rng.random() < 0.25 else x for x in t.labels.tolist()]) for t in tables]
+
+
+@pytest.fixture(scope="module")
+def fitted(parts):
+    return Classifier(config=QUICK, calibrate="temperature").fit(parts[0], validation=parts[1])
+
+
+def test_sets_come_from_the_calibrated_validation_probabilities_and_are_saved(parts, fitted, tmp_path: Path) -> None:
+    codes = (parts[1].labels == "yes").astype(np.int64)
+    wanted = Conformal.fit(codes, fitted.predict_proba(parts[1])).sets(fitted.predict_proba(parts[2]), 0.7)
+    assert np.array_equal(fitted.predict_sets(parts[2], 0.7), wanted)
+    assert fitted.predict_sets(parts[1], 0.9)[np.arange(60), codes].mean() >= 0.9  # its own samples
+    again = load(fitted.save(tmp_path / "run"))
+    assert np.array_equal(again.predict_sets(parts[2], 0.7), wanted)
+    assert again.predict_sets(parts[2][:0], 0.7).shape == (0, 2)
+    by_class = again.predict_sets(parts[2], 0.7, by_class=True)
+    assert np.array_equal(by_class, fitted.predict_sets(parts[2], 0.7, by_class=True))
+
+
+def test_the_table_says_which_classes_are_possible_and_where_to_abstain(parts, fitted, tmp_path: Path) -> None:
+    sets = fitted.predict_sets(parts[2], 0.9)
+    predicted = fitted.predict_table(parts[2], coverage=0.9)
+    back = pl.read_csv(predicted.write(tmp_path / "p.csv"))
+    assert back.columns == ["sample", "predicted", "probability_no", "probability_yes", "possible_no", "possible_yes",
+                            "abstain"]  # fmt: skip
+    assert back["possible_yes"].to_list() == sets[:, 1].tolist()
+    assert back["abstain"].to_list() == [sum(row) != 1 for row in sets.tolist()]
+    assert 0 < back["abstain"].sum() < 50
+    assert fitted.predict_table(parts[2]).frame().columns == back.columns[:4]
+
+
+def test_without_validation_samples_there_are_no_sets(parts, tmp_path: Path) -> None:
+    clf = Classifier(config=QUICK | {"train.holdout": 0.0, "train.epochs": 1}).fit(parts[0])
+    for fitted in (clf, load(clf.save(tmp_path / "run"))):
+        with pytest.raises(ConfigError, match="need validation samples, and this model was fitted without any"):
+            fitted.predict_sets(parts[2])
+    with pytest.raises(ConfigError, match=r"by_class says whose coverage counts, so it needs one"):
+        clf.predict_table(parts[2], by_class=True)

@@ -1,0 +1,158 @@
+"""Every figure against scikit-learn and against cases worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from sklearn import metrics as sk
+
+from raindrop.errors import ConfigError
+from raindrop.tasks.metrics import (
+    LOWER_IS_BETTER,
+    METRICS,
+    auprc,
+    auroc,
+    better,
+    brier,
+    calibration_error,
+    evaluate,
+    log_loss,
+    require_metric,
+)
+
+
+def drawn(classes: int, samples: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, classes, samples)
+    scores = rng.random((samples, classes)) + 0.3 * np.eye(classes)[truth]
+    return truth, scores / scores.sum(1, keepdims=True)
+
+
+def two(*probabilities: float) -> np.ndarray:
+    """Two columns, given the probability of the second class."""
+    return np.array([[1 - p, p] for p in probabilities])
+
+
+def error_in_bins(true: np.ndarray, said: np.ndarray) -> float:
+    """The calibration error by loops: bin number = tenth of the samples that have a smaller probability."""
+    bins: dict[int, list[int]] = {}
+    for at, p in enumerate(said):
+        bins.setdefault(sum(other < p for other in said) * 10 // len(said), []).append(at)
+    off = 0.0
+    for members in bins.values():
+        mean = sum(said[at] for at in members) / len(members)
+        share = sum(bool(true[at]) for at in members) / len(members)
+        off += len(members) / len(said) * abs(mean - share)
+    return off
+
+
+def test_two_classes_are_as_scikit_learn_has_them() -> None:
+    truth, probability = drawn(2)
+    second, predicted = probability[:, 1], probability.argmax(1)
+    assert evaluate(truth, probability) == pytest.approx(
+        {
+            "auroc": sk.roc_auc_score(truth, second),
+            "auprc": sk.average_precision_score(truth, second),
+            "accuracy": sk.accuracy_score(truth, predicted),
+            "precision": sk.precision_score(truth, predicted, average="macro"),
+            "recall": sk.recall_score(truth, predicted, average="macro"),
+            "f1": sk.f1_score(truth, predicted, average="macro"),
+            "log_loss": sk.log_loss(truth, probability),
+            "brier": sk.brier_score_loss(truth, second),
+            "calibration_error": error_in_bins(truth == 1, second),
+        }
+    )
+
+
+def test_more_classes_are_means_of_one_against_the_rest() -> None:
+    truth, probability = drawn(4)
+    figures = evaluate(truth, probability)
+    assert figures["auroc"] == pytest.approx(sk.roc_auc_score(truth, probability, multi_class="ovr", average="macro"))
+    each = [sk.average_precision_score(truth == code, probability[:, code]) for code in range(4)]
+    assert figures["auprc"] == pytest.approx(np.mean(each))
+    assert figures["f1"] == pytest.approx(sk.f1_score(truth, probability.argmax(1), average="macro"))
+    assert figures["log_loss"] == pytest.approx(sk.log_loss(truth, probability))
+    assert figures["brier"] == pytest.approx(((probability - np.eye(4)[truth]) ** 2).sum(1).mean())
+    right = probability.argmax(1) == truth
+    assert figures["calibration_error"] == pytest.approx(error_in_bins(right, probability.max(1)))
+
+
+def test_bins_of_the_calibration_error_hold_a_tenth_of_the_samples_each() -> None:
+    said = np.linspace(0.005, 0.995, 100)
+    true = said > 0.5
+    wanted = sum(abs(said[at : at + 10].mean() - true[at : at + 10].mean()) for at in range(0, 100, 10)) / 10
+    assert calibration_error(true.astype(int), two(*said)) == pytest.approx(wanted)
+
+
+def test_equal_probabilities_share_a_bin_whatever_their_order() -> None:
+    truth = np.repeat([0, 0, 0, 1], 10)
+    assert calibration_error(truth, two(*np.full(40, 0.25))) == pytest.approx(0)
+    assert calibration_error(truth, two(*np.full(40, 0.45))) == pytest.approx(0.2)
+    truth, probability = drawn(3)
+    probability = np.round(probability, 1)
+    order = np.random.default_rng(1).permutation(len(truth))
+    assert calibration_error(truth[order], probability[order]) == pytest.approx(calibration_error(truth, probability))
+
+
+def test_a_calibrated_forecast_has_a_smaller_error_than_a_bold_one() -> None:
+    said = np.random.default_rng(0).random(20_000)
+    truth = (np.random.default_rng(1).random(20_000) < said).astype(int)
+    assert calibration_error(truth, two(*said)) < 0.01
+    assert calibration_error(truth, two(*np.where(said > 0.5, said**0.3, said**3))) > 0.05
+
+
+def test_cases_worked_out_by_hand() -> None:
+    truth = np.array([0, 0, 1, 1])
+    assert auroc(truth, two(0.1, 0.4, 0.35, 0.8)) == 0.75  # one of four pairs is the wrong way round
+    assert auroc(truth, two(0.5, 0.5, 0.5, 0.5)) == 0.5
+    assert auprc(truth, two(0.1, 0.4, 0.35, 0.8)) == pytest.approx((1 + 2 / 3) / 2)
+    assert log_loss(truth, two(0.5, 0.5, 0.5, 0.25)) == pytest.approx((3 * math.log(2) + math.log(4)) / 4)
+    assert brier(truth, two(0, 0, 1, 0.5)) == pytest.approx(0.25 / 4)
+    assert evaluate(truth, two(0.1, 0.2, 0.3, 0.9))["accuracy"] == 0.75
+
+
+def test_a_confident_mistake_has_a_large_but_finite_loss() -> None:
+    assert 20 < log_loss(np.array([0]), two(1.0)) < 50
+
+
+def test_ranking_needs_two_classes_and_the_other_figures_do_not() -> None:
+    figures = evaluate(np.array([1, 1]), two(0.7, 0.2))
+    assert math.isnan(figures["auroc"])
+    assert math.isnan(figures["auprc"])
+    assert figures["accuracy"] == 0.5
+    assert all(math.isfinite(figures[name]) for name in set(METRICS) - {"auroc", "auprc"})
+
+
+def test_a_class_without_a_sample_is_left_out_of_the_ranking() -> None:
+    truth, probability = drawn(3)
+    present = truth != 1
+    truth, probability = truth[present], probability[present]
+    each = [sk.roc_auc_score(truth == code, probability[:, code]) for code in (0, 2)]
+    assert auroc(truth, probability) == pytest.approx(np.mean(each))
+
+
+def test_lower_is_better_for_losses_alone() -> None:
+    assert better("auroc", 0.8, 0.7)
+    assert not better("auroc", 0.7, 0.7)
+    assert better("log_loss", 0.6, 0.7)
+    assert not better("log_loss", 0.8, 0.7)
+    assert better("brier", 0.1, None)
+    assert {"log_loss", "brier", "calibration_error"} == LOWER_IS_BETTER
+    perfect, wrong = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[0.0, 1.0], [1.0, 0.0]])
+    truth = np.array([0, 1])
+    for name, metric in METRICS.items():
+        assert better(name, metric(truth, perfect), metric(truth, wrong)), name
+
+
+def test_what_is_not_a_number_never_beats_a_number() -> None:
+    assert not better("auroc", math.nan, 0.1)
+    assert better("auroc", 0.1, math.nan)
+    assert not better("auroc", math.nan, math.nan)
+
+
+def test_an_unknown_figure_suggests_the_near_one() -> None:
+    require_metric("auroc")
+    with pytest.raises(ConfigError, match="Unknown metric 'acuracy': did you mean 'accuracy'"):
+        require_metric("acuracy")
