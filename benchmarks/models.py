@@ -54,7 +54,7 @@ def ours(model: str, preset: str, table: EventTable) -> float:
     from raindrop.models.registry import MODELS
 
     direct = issubclass(MODELS[model].model, DirectModel)
-    changes = {} if direct else {"train.epochs": 2, "train.batch": BATCH, "train.patience": 0}
+    changes = {} if direct else {"train.epochs": 2, "train.batch_size": BATCH, "train.patience": 0}
     started = time.perf_counter()
     clf = Classifier(model, preset=preset, config={"train.holdout": 0.0, **changes}).fit(table)
     took = time.perf_counter() - started

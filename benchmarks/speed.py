@@ -28,6 +28,7 @@ from raindrop.config import make
 from raindrop.models.base import DataSpec, Model
 from raindrop.models.raindrop.config import RaindropConfig
 from raindrop.models.registry import MODELS
+from raindrop.tasks.classification import Classification
 
 VARIANTS = {
     "paper": {},
@@ -39,8 +40,8 @@ VARIANTS = {
 def build(table: EventTable, variant: str) -> tuple[Model, Collator]:
     torch.manual_seed(0)
     config = make(RaindropConfig, VARIANTS[variant])
-    model = MODELS["raindrop"].model(config, DataSpec(table.sensors, 2))
-    return model, Collator(table, Scaler.fit(table), np.array([0, 1]))
+    model = MODELS["raindrop"].model(config, DataSpec(table.sensors, Classification("label", np.arange(2))))
+    return model, Collator(table, Scaler.fit(table), truth=table.labels)
 
 
 def rates(table: EventTable, variant: str, batch: int = 128) -> tuple[float, float]:
@@ -53,7 +54,7 @@ def rates(table: EventTable, variant: str, batch: int = 128) -> tuple[float, flo
         held = data.batch(positions)
         output = model(held)
         optimiser.zero_grad()
-        (F.cross_entropy(output.logits, held.label) + output.penalty).backward()
+        (F.cross_entropy(output.scores, held.label) + output.penalty).backward()
         optimiser.step()
 
     step(pieces[0])
@@ -147,7 +148,7 @@ def one_step(variant: str, samples: int, times: int) -> None:
     for _ in range(3 if times < 10_000 else 1):
         started = time.perf_counter()
         output = model(batch)
-        (F.cross_entropy(output.logits, batch.label) + output.penalty).backward()
+        (F.cross_entropy(output.scores, batch.label) + output.penalty).backward()
         seconds.append(time.perf_counter() - started)
         model.zero_grad()
     peak = memory("VmHWM")

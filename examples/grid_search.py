@@ -8,11 +8,11 @@ from raindrop.datasets.synthetic import planted_graph
 table = planted_graph(200, times=20).table
 quick = {"train.epochs": 2, "train.holdout": 0.0}
 search = GridSearchCV(
-    rd.RaindropClassifier(),
+    rd.Classifier(),
     {"config": [quick, {**quick, "model.observation_dim": 4}], "seed": [0, 1]},
     scoring="roc_auc",
     cv=2,
 )
 search.fit(table, table.labels)
 print(search.best_params_, round(search.best_score_, 3))
-print(cross_val_score(rd.RaindropClassifier(config=quick), table, table.labels, cv=2))
+print(cross_val_score(rd.Classifier(config=quick), table, table.labels, cv=2))

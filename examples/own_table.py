@@ -35,5 +35,5 @@ table = rd.EventTable.from_frames(
 )
 print(table, dict(table.dropped))
 train, val, test = table.split(seed=1)  # machines of one plant stay together
-clf = rd.RaindropClassifier(config={"train.epochs": 5}).fit(train, validation=val)
+clf = rd.Classifier(config={"train.epochs": 5}).fit(train, validation=val)
 print(clf.predict_table(test).frame().head())

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 import torch
+from class_tasks import classes, labelled_collator
 
 from raindrop.batch.batch import Batch
-from raindrop.batch.collate import Collator
 from raindrop.batch.scaling import Scaler
 from raindrop.models.base import DataSpec
 from raindrop.table.event_table import EventTable
@@ -69,12 +69,12 @@ def random_table(
 def collate(table: EventTable, positions: Sequence[int] | None = None, *, scaler: Scaler | None = None) -> Batch:
     """The samples at `positions` (all where not given) as a batch, scaled by the whole table."""
     chosen = np.arange(len(table)) if positions is None else np.asarray(positions, dtype=np.int64)
-    return Collator(table, scaler or Scaler.fit(table), np.unique(table.labels)).batch(chosen)
+    return labelled_collator(table, scaler).batch(chosen)
 
 
 def spec_of(table: EventTable) -> DataSpec:
     """What a model must know of the table."""
-    return DataSpec(table.sensors, len(np.unique(table.labels)), Scaler.fit(table).static_width)
+    return DataSpec(table.sensors, classes(len(np.unique(table.labels))), Scaler.fit(table).static_width)
 
 
 @pytest.fixture

@@ -18,11 +18,11 @@ QUICK: dict[str, Any] = {
     "model.hidden": 8,
     "model.activation": "relu",
     "model.scores": "mean",
-    "train.batch": 16,
+    "train.batch_size": 16,
     "train.epochs": 3,
     "train.learning_rate": 0.05,
     "train.metric": "log_loss",
-    "train.teacher": 0.0,
+    "train.soft_targets": 0.0,
 }
 
 

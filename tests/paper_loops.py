@@ -42,7 +42,7 @@ class Told:
     beta: dict[At, float]
     z: Floats  # (v, z)
     sample: Floats
-    logits: Floats
+    scores: Floats
 
 
 def samples_of(table: EventTable, statics: Floats) -> list[Sample]:

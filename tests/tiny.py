@@ -19,7 +19,7 @@ from raindrop.benchmark.store import Store
 from raindrop.benchmark.workers import work
 from raindrop.table.event_table import EventTable
 
-NETWORK = QUICK | {"train.batch": 8, "train.epochs": 2, "train.checkpoint_minutes": 0.0}
+NETWORK = QUICK | {"train.batch_size": 8, "train.epochs": 2, "train.checkpoint_minutes": 0.0}
 FILE = f"""
 title = "Tiny"
 

@@ -3,13 +3,13 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from raindrop.errors import ConfigError, DataError, ModelFileError, OutputExistsError, RaindropError
+from raindrop.errors import ConfigError, DataError, ModelFileError, OutputExistsError, RaindropError, RaindropWarning
 from raindrop.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from raindrop.estimators.classifier import Classifier, RaindropClassifier, load
-    from raindrop.graphs.graph import SensorGraph, SensorGraphs
-    from raindrop.table.event_table import EventTable
+    from raindrop.estimators import Classifier, MultiLabelClassifier, Regressor, load
+    from raindrop.graphs import SensorGraph, SensorGraphs
+    from raindrop.table import EventTable
     from raindrop.tasks.predictions import Predictions
 
 __all__ = [
@@ -18,10 +18,12 @@ __all__ = [
     "DataError",
     "EventTable",
     "ModelFileError",
+    "MultiLabelClassifier",
     "OutputExistsError",
     "Predictions",
-    "RaindropClassifier",
     "RaindropError",
+    "RaindropWarning",
+    "Regressor",
     "SensorGraph",
     "SensorGraphs",
     "__version__",
@@ -32,8 +34,9 @@ __all__ = [
 _MODULES = {
     "Classifier": "raindrop.estimators",
     "EventTable": "raindrop.table",
+    "MultiLabelClassifier": "raindrop.estimators",
     "Predictions": "raindrop.tasks.predictions",
-    "RaindropClassifier": "raindrop.estimators",
+    "Regressor": "raindrop.estimators",
     "SensorGraph": "raindrop.graphs",
     "SensorGraphs": "raindrop.graphs",
     "load": "raindrop.estimators",

@@ -46,6 +46,8 @@ def make(kind: type[T], *layers: Mapping[str, Any], where: str = "") -> T:
         reason, _, place = str(error).partition(" - at ")
         key = place.strip("`").removeprefix("$.")
         if not key:  # found by the settings themselves, not by their types
+            if reason.partition(" ")[0] in known:
+                raise ConfigError(f"{where}{reason}") from None
             raise ConfigError(f"{where.rstrip('.') or kind.__name__}: {reason}") from None
         words = [str(word) for word in _words(hints.get(key))]
         if words and str(values[key]) not in words:

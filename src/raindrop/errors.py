@@ -8,6 +8,8 @@ RaindropError
 ├── OutputExistsError  an output that would be overwritten
 └── MissingExtraError  an optional package that is not installed
 
+RaindropWarning        something a person should know, though the work goes on
+
 The command line prints the message alone; anything else is a bug and keeps its traceback.
 """
 
@@ -39,6 +41,10 @@ class ModelFileError(RaindropError, ValueError):
 
 class OutputExistsError(RaindropError, FileExistsError):
     """An output exists already and would be overwritten."""
+
+
+class RaindropWarning(UserWarning):
+    """Something a person should know, though the work goes on."""
 
 
 class MissingExtraError(RaindropError, ImportError):

@@ -4,10 +4,11 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from class_tasks import labelled_collator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raindrop.batch.collate import Collator, encode_labels, plan_batches
+from raindrop.batch.collate import Collator, bounded, plan_batches
 from raindrop.batch.ragged import BLOCK, Blocks, Segments
 from raindrop.batch.scaling import Scaler
 from raindrop.errors import ConfigError, DataError
@@ -48,7 +49,7 @@ def scaler(table):
 
 @pytest.fixture
 def collator(table, scaler):
-    return Collator(table, scaler, np.array(["no", "yes"]))
+    return labelled_collator(table, scaler)
 
 
 def readings_of(table, scaler, at):
@@ -84,9 +85,9 @@ def close(one, other):
 def test_a_batch_is_what_a_loop_over_samples_and_readings_gives(seed, positions):
     table = make_table(seed)
     scaler = Scaler.fit(table)
-    batch = Collator(table, scaler, np.array(["no", "yes"])).batch(np.array(positions, dtype=np.int64))
+    batch = labelled_collator(table, scaler).batch(np.array(positions, dtype=np.int64))
     assert close(contents(batch), [readings_of(table, scaler, at) for at in positions])
-    assert batch.label.tolist() == [["no", "yes"].index(table.labels[at]) for at in positions]
+    assert batch.target.tolist() == [["no", "yes"].index(table.labels[at]) for at in positions]
     assert np.array_equal(batch.statics.numpy(), scaler.encode_statics(table)[positions])
     assert batch.num_sensors == 4
 
@@ -107,7 +108,7 @@ def test_the_types_are_what_torch_wants(collator):
     batch = collator.batch(np.arange(5))
     assert {batch.value.dtype, batch.statics.dtype} == {torch.float32}
     assert batch.time.dtype == torch.float64
-    assert {batch.sensor.dtype, batch.slot.dtype, batch.slot_sample.dtype, batch.label.dtype} == {torch.int64}
+    assert {batch.sensor.dtype, batch.slot.dtype, batch.slot_sample.dtype, batch.target.dtype} == {torch.int64}
 
 
 def test_a_batch_of_no_samples_and_of_no_readings_is_a_batch(collator, table):
@@ -159,11 +160,12 @@ def test_a_batch_moves_with_all_its_tensors(collator):
     batch = collator.batch(np.arange(5))
     assert batch.observed.any()  # a cached view must not stay behind on the old device
     moved = batch.to("meta")
-    assert {t.device.type for t in (moved.value, moved.slot, moved.time, moved.statics, moved.label)} == {"meta"}
+    assert {t.device.type for t in (moved.value, moved.slot, moved.statics, moved.target)} == {"meta"}
+    assert moved.time.device.type == "cpu"  # not every device has double precision
     assert "observed" not in vars(moved)
     assert moved.num_sensors == 4
     assert close(contents(batch.to("cpu")), contents(batch))
-    assert Collator(collator.table, collator.scaler).batch(np.arange(2)).to("cpu").label is None
+    assert Collator(collator.table, collator.scaler).batch(np.arange(2)).to("cpu").target is None
 
 
 # ---------------------------------------------------------------- views
@@ -218,7 +220,7 @@ def test_cut_gives_pieces_of_so_many_timestamps_and_their_owners(collator, most)
         chunks = [set(times[start : start + most]) for start in range(0, len(times), most)] or [set()]
         assert mine == [[reading for reading in whole[at] if reading[0] in chunk] for chunk in chunks]
     assert pieces.statics.equal(batch.statics[owners.index])
-    assert pieces.label.equal(batch.label[owners.index])
+    assert pieces.target.equal(batch.target[owners.index])
     assert pieces.num_samples == len(owners.index)
 
 
@@ -268,45 +270,13 @@ def test_a_dropped_sensor_is_gone_from_the_whole_sample_and_only_there(collator)
     assert fates == [{"kept", "gone"}] * 4
 
 
-# ---------------------------------------------------------------- labels
-
-
-@pytest.mark.parametrize(
-    ("labels", "classes", "codes"),
-    [
-        (["yes", "no"], ["no", "yes"], [1, 0]),
-        ([7, 3], [3, 7], [1, 0]),
-        ([True, False], [False, True], [1, 0]),
-        ([1, 0], [False, True], [1, 0]),
-        (["10", "2"], [2, 10], [1, 0]),
-        ([10, 2], ["10", "2"], [0, 1]),
-        ([], ["no", "yes"], []),
-    ],
-)
-def test_labels_become_positions_among_the_classes(labels, classes, codes):
-    assert encode_labels(np.array(labels), np.array(classes)).tolist() == codes
-
-
-@pytest.mark.parametrize(
-    ("labels", "classes"),
-    [(["maybe", "no"], ["no", "yes"]), ([9, 3], [3, 7]), (["x", "3"], [3, 7]), ([2, 0], [False, True])],
-)
-def test_a_label_never_seen_in_training_is_an_error_that_names_it(labels, classes):
-    with pytest.raises(DataError) as caught:
-        encode_labels(np.array(labels), np.array(classes))
-    assert str(caught.value) == (
-        f"1 of 2 samples have a label that was not there in training (first: '{labels[0]}').\n"
-        f"The model knows the classes '{classes[0]}', '{classes[1]}'."
-    )
-
-
 # ---------------------------------------------------------------- plans
 
 
 def plan(size, seed=0, total=1000, share=0.1, **options):
     rng = np.random.default_rng(9)
     labels, lengths = (rng.random(total) < share).astype(np.int64), rng.integers(1, 200, total)
-    return plan_batches(size, np.random.default_rng(seed), labels=labels, lengths=lengths, **options), labels, lengths
+    return plan_batches(size, np.random.default_rng(seed), strata=labels, lengths=lengths, **options), labels, lengths
 
 
 @pytest.mark.parametrize("options", [{}, {"balanced": True}, {"bucketed": True}])
@@ -357,13 +327,13 @@ def test_a_rare_class_is_gone_through_whole_before_it_repeats():
 
 def test_balanced_batches_share_what_cannot_be_divided():
     labels = np.arange(90) % 3
-    batches = plan_batches(10, np.random.default_rng(0), labels=labels, lengths=np.ones(90, int), balanced=True)
+    batches = plan_batches(10, np.random.default_rng(0), strata=labels, lengths=np.ones(90, int), balanced=True)
     assert {tuple(np.bincount(labels[batch])) for batch in batches} == {(4, 3, 3)}
 
 
 def test_a_balanced_batch_too_small_for_all_classes_is_an_error():
-    with pytest.raises(ConfigError, match="A balanced batch of 2 cannot hold all 3 classes; raise "):
-        plan_batches(2, np.random.default_rng(0), labels=np.arange(3), lengths=np.ones(3, int), balanced=True)
+    with pytest.raises(ConfigError, match="A balanced batch of 2 samples cannot hold all 3 classes; raise "):
+        plan_batches(2, np.random.default_rng(0), strata=np.arange(3), lengths=np.ones(3, int), balanced=True)
 
 
 # ---------------------------------------------------------------- ragged sums
@@ -428,3 +398,29 @@ def test_the_following_reading_is_the_next_of_the_same_sensor_in_the_same_sample
                 if batch.sensor[n] == v and batch.sample[n] == batch.slot_sample[s] and batch.slot[n] > s
             ]
             assert found[s, v] == (later[0] if later else -1)
+
+
+# ---------------------------------------------------------------- memory
+
+
+def test_runs_of_samples_are_bounded_by_what_a_model_allocates(monkeypatch):
+    length = np.array([3, 3, 40, 3, 3, 3, 3, 3])
+    table = EventTable.from_columns(
+        np.repeat(np.arange(8), length), np.concatenate([np.arange(n) for n in length]), ["x"] * 61, np.zeros(61)
+    )
+    data = Collator(table, Scaler.fit(table))
+    monkeypatch.setattr("raindrop.batch.collate.MAX_CELLS", 12)
+    runs = [run.tolist() for run in bounded(data, np.arange(8))]
+    assert runs == [[0, 1], [2], [3, 4, 5, 6], [7]]  # a padded grid of 40 steps would hold only one sample
+    assert [run.tolist() for run in bounded(data, np.array([7, 2, 0]), 2)] == [[7], [2], [0]]
+    assert list(bounded(data, np.arange(0))) == []
+
+
+def test_more_sensors_mean_fewer_samples_at_once(monkeypatch):
+    monkeypatch.setattr("raindrop.batch.collate.MAX_CELLS", 60)
+    sizes = {}
+    for sensors in (2, 10):
+        names = [f"s{at}" for at in range(sensors)]
+        table = EventTable.from_columns(np.arange(20), np.zeros(20), ["s0"] * 20, np.zeros(20), sensors=names)
+        sizes[sensors] = max(len(run) for run in bounded(Collator(table, Scaler.fit(table)), np.arange(20)))
+    assert sizes == {2: 20, 10: 6}

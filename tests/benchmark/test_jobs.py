@@ -28,7 +28,7 @@ from raindrop.benchmark.workers import work
 from raindrop.cli.app import main
 from raindrop.cli.benchmark import expected, progress
 from raindrop.errors import ConfigError, TrainingError
-from raindrop.estimators.classifier import load
+from raindrop.estimators import load
 from raindrop.version import source_checksum
 
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -167,7 +167,7 @@ def with_blend(folder: Path, text: str = FILE) -> Path:
 
 def test_a_blend_takes_the_network_that_another_row_has_trained(file, done, monkeypatch):
     more = with_blend(file.parent / "blend")
-    monkeypatch.setattr("raindrop.estimators.classifier.train", lambda *_, **__: pytest.fail("trained again"))
+    monkeypatch.setattr("raindrop.estimators.base.train", lambda *_, **__: pytest.fail("trained again"))
     finish(more, done)
     cells = {(cell.row.name, cell.number): cell for cell in planned(more)[1]}
     for number in (1, 2, 3):
@@ -180,7 +180,7 @@ def test_a_network_that_a_blend_has_trained_is_that_of_the_row(file, whole, tmp_
     cells = {cell.row.name: cell for cell in planned(with_blend(tmp_path / "blend"), [1])[1]}
     store = Store(tmp_path / "out")
     work([cells["Both"]], store)
-    monkeypatch.setattr("raindrop.estimators.classifier.train", lambda *_, **__: pytest.fail("trained again"))
+    monkeypatch.setattr("raindrop.estimators.base.train", lambda *_, **__: pytest.fail("trained again"))
     work([cells["Net"]], store)
     assert not store.failure(cells["Net"].key)
     assert figures(store, cells["Net"]) == figures(Store(file.parent / "whole"), cells["Net"])

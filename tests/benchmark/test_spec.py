@@ -105,7 +105,8 @@ def test_a_file_may_name_other_files_beside_it_and_shipped_ones(tmp_path):
 
 STUMP = """
 from raindrop.models import MODELS, Entry
-from raindrop.models.trees import Trees, TreesConfig
+from raindrop.models.boosting import TreesConfig
+from raindrop.models.trees import Trees
 class Stump(Trees): pass
 ENTRY = Entry(Stump, TreesConfig, {"paper": {"model": {"rounds": 1}}})
 """

@@ -20,8 +20,8 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 import raindrop
-from raindrop import Classifier, RaindropClassifier, load
-from raindrop.errors import ConfigError, DataError, ModelFileError, OutputExistsError, RaindropError
+from raindrop import Classifier, load
+from raindrop.errors import ConfigError, DataError, ModelFileError, OutputExistsError, RaindropError, RaindropWarning
 from raindrop.estimators.persistence import FORMAT
 from raindrop.files import content_checksum
 from raindrop.table.event_table import EventTable
@@ -40,7 +40,7 @@ def table() -> EventTable:
 @pytest.fixture(scope="module")
 def fitted(table: EventTable) -> Classifier:
     """A model that has learned; no test may change it."""
-    return quick(15, config={"train.batch": 8}).fit(table)
+    return quick(15, config={"train.batch_size": 8}).fit(table)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,8 @@ def test_parameters_are_stored_untouched_and_cloned() -> None:
     config = {"train.epochs": 1}
     clf = Classifier("grud", preset="paper", config=config, seed=3, unknown_sensors="ignore", progress=True)
     held = {"model": "grud", "preset": "paper", "config": config, "seed": 3, "unknown_sensors": "ignore"}
-    assert clf.get_params() == held | {"progress": True, "calibrate": "none"}
+    defaults = {"label": None, "positive": None, "class_weight": None, "device": "cpu", "threads": None}
+    assert clf.get_params() == held | defaults | {"progress": True, "calibrate": "none"}
     assert clf.get_params()["config"] is config
     copy = clone(clf)
     assert copy is not clf
@@ -64,13 +65,6 @@ def test_parameters_are_stored_untouched_and_cloned() -> None:
     assert copy.set_params(seed=4).seed == 4
     assert clf.seed == 3
     assert is_classifier(clf)
-
-
-def test_the_raindrop_classifier_is_the_classifier_with_one_model() -> None:
-    clf = RaindropClassifier(seed=2)
-    assert "model" not in clf.get_params()
-    assert clf.model == "raindrop"
-    assert clone(clf).get_params() == clf.get_params()
 
 
 def test_fitting_does_not_change_the_parameters(table: EventTable) -> None:
@@ -82,7 +76,7 @@ def test_fitting_does_not_change_the_parameters(table: EventTable) -> None:
     assert clf.config is config
 
 
-LEARNS = {"train.batch": 8, "train.epochs": 8, "train.holdout": 0.0}
+LEARNS = {"train.batch_size": 8, "train.epochs": 8, "train.holdout": 0.0}
 
 
 def test_grid_search_runs_over_a_table() -> None:
@@ -282,8 +276,17 @@ def test_validation_is_given_held_out_or_left_out(table: EventTable) -> None:
     assert given.history_[0]["validation"] == pytest.approx(given.evaluate(table[32:]))
     assert "validation" in quick().fit(table).history_[0]
     assert "validation" not in quick(config={"train.holdout": 0.0}).fit(table).history_[0]
-    few = quick().fit(table[:6])  # too few to spare any
+    with pytest.warns(RaindropWarning, match="No validation samples are held out of the 6 training samples"):
+        few = quick().fit(table[:6])
     assert "validation" not in few.history_[0]
+
+
+def test_a_rare_class_stays_in_training_and_the_others_are_held_out(table: EventTable) -> None:
+    labels = table.labels.astype(str)
+    labels[0] = "rare"
+    clf = quick().fit(table.with_labels(labels))
+    assert "validation" in clf.history_[0]
+    assert clf.classes_.tolist() == ["0", "1", "rare"]
 
 
 def test_with_y_the_validation_table_has_its_own_label(table: EventTable) -> None:
@@ -326,7 +329,7 @@ def test_training_refuses_what_cannot_be_learned_from(table: EventTable) -> None
     assert "The table has no label. Name the label column with label='NAME'" in refused(quick().fit, unlabelled)
     empty = table[np.zeros(48, dtype=bool)]
     assert "The validation table is empty" in refused(quick().fit, table, validation=empty)
-    assert "All 24 validation samples are of one class" in refused(
+    assert "All 24 validation samples are alike" in refused(
         quick(config={"train.metric": "auroc"}).fit, table, validation=one
     )
 
@@ -375,7 +378,7 @@ def test_anything_but_a_table_is_refused(wrong: Any, fitted: Classifier, table: 
         ({"config": {"model.purne": 0.3}}, "Unknown setting 'model.purne': did you mean 'prune'?"),
         ({"config": {"epochs": 3}}, "Unknown setting 'epochs': settings start with 'model.' or 'train.'."),
         ({"config": {"train.epochs": "many"}}, "Setting 'train.epochs': expected `int`, got `str`."),
-        ({"config": {"train.metric": "auroq"}}, "train: Unknown metric 'auroq': did you mean 'auroc'?"),
+        ({"config": {"train.metric": "auroq"}}, "Unknown metric 'auroq': did you mean 'auroc'?"),
         ({"calibrate": "platt"}, "Unknown calibration 'platt': there are: 'none', 'temperature', 'isotonic'."),
         ({"unknown_sensors": "drop"}, "unknown_sensors is 'error' or 'ignore', not 'drop'."),
         ({"seed": -1}, "seed=-1: a seed is a whole number, 0 or above."),
@@ -393,7 +396,7 @@ def test_a_run_is_logged_and_saved_and_a_failed_one_leaves_nothing(table: EventT
     assert sorted(path.name for path in (tmp_path / "deep/run").iterdir()) == names
     assert np.array_equal(load(tmp_path / "deep/run").predict_proba(table), clf.predict_proba(table))
     assert refused(clf.fit, table, run=tmp_path / "deep/run", error=OutputExistsError)
-    small = quick(config={"train.batch": 1, "train.sampling": "balanced"})
+    small = quick(config={"train.batch_size": 1, "train.sampling": "balanced"})
     assert refused(small.fit, table, run=tmp_path / "failed", error=ConfigError)
     assert [path.name for path in tmp_path.iterdir()] == ["deep"]
 
@@ -425,14 +428,13 @@ def test_a_loaded_model_gives_bit_identical_results(fitted: Classifier, saved: P
     assert again.classes_.dtype == fitted.classes_.dtype
 
 
-def test_a_loaded_raindrop_is_a_raindrop_classifier(saved: Path, tmp_path: Path, table: EventTable) -> None:
-    for loaded in (load(saved), Classifier.load(saved), RaindropClassifier.load(saved)):
-        assert type(loaded) is RaindropClassifier
-        assert loaded.model == "raindrop"
+def test_a_loaded_model_is_the_estimator_that_was_saved(saved: Path, tmp_path: Path, table: EventTable) -> None:
+    assert load(saved).model == "raindrop"
     Classifier("trees", config={"model.rounds": 2}).fit(table).save(tmp_path / "trees")
-    assert type(load(tmp_path / "trees")) is Classifier
-    with pytest.raises(ModelFileError, match=r"'trees', not raindrop.*raindrop\.load"):
-        RaindropClassifier.load(tmp_path / "trees")
+    for run, model in ((saved, "raindrop"), (tmp_path / "trees", "trees")):
+        loaded = load(run)
+        assert type(loaded) is Classifier
+        assert loaded.model == model
 
 
 def test_a_loaded_model_can_be_saved_again_and_fitted_again(saved: Path, tmp_path: Path, table: EventTable) -> None:
@@ -494,7 +496,10 @@ TAMPERING: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda m: rewrite(m, lambda c: c["scaler"]["mean"].append(0.5), vouch=False),
         "changed since it was written",
     ),
-    "classes changed": (lambda m: rewrite(m, lambda c: c["classes"].reverse(), vouch=False), "changed since it was"),
+    "classes changed": (
+        lambda m: rewrite(m, lambda c: c["task"]["classes"].reverse(), vouch=False),
+        "changed since it was",
+    ),
     "checksum removed": (
         lambda m: (m / "model.json").write_text((m / "model.json").read_text().replace('"checksum"', '"other"')),
         "changed since it was written",
@@ -519,7 +524,10 @@ TAMPERING: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda m: rewrite(m, lambda c: c["config"]["model"].update(hidden=9), vouch=True),
         "does not describe a model of this version",
     ),
-    "another class": (lambda m: rewrite(m, lambda c: c["classes"].append(5), vouch=True), "does not describe a model"),
+    "another class": (
+        lambda m: rewrite(m, lambda c: c["task"]["classes"].append(5), vouch=True),
+        "does not describe a model",
+    ),
     "part missing": (lambda m: rewrite(m, lambda c: c.pop("scaler"), vouch=True), "does not describe a model"),
 }
 

@@ -35,7 +35,7 @@ def batch(make_table, make_batch):
 
 def test_keeping_all_edges_changes_nothing(model, batch):
     keep = torch.ones(batch.num_samples, batch.num_sensors, batch.num_sensors)
-    torch.testing.assert_close(model(batch, keep).logits, model(batch).logits)
+    torch.testing.assert_close(model(batch, keep).scores, model(batch).scores)
 
 
 def test_a_cut_edge_weighs_nothing_and_others_stay_possible(model, batch):
@@ -70,7 +70,7 @@ def paired():
     sample, time, sensor = np.indices(x.shape).reshape(3, -1)
     samples = {"sample": [str(n) for n in range(240)], "label": label}
     table = EventTable.from_columns(sample.astype(str), time, np.array(list("abcd"))[sensor], x.ravel(), samples)
-    config = {"train.epochs": 15, "train.batch": 16, "train.learning_rate": 0.01, "train.holdout": 0.0}
+    config = {"train.epochs": 15, "train.batch_size": 16, "train.learning_rate": 0.01, "train.holdout": 0.0}
     config |= {"train.drop_readings": 0.0, "train.drop_sensors": 0.0}
     classifier = Classifier(preset="graph", config={**config, "model.layers": 2, "model.rank": 1}).fit(table)
     assert classifier.evaluate(table)["auroc"] > 0.9

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from class_tasks import classes
 
 from raindrop import Classifier, ConfigError, EventTable
 from raindrop.explain.information import attention_over_time, information, information_graphs
@@ -84,7 +85,7 @@ def telling():
     samples = {"sample": [str(n) for n in range(120)], "label": rng.integers(0, 2, 120)}
     sample, time, sensor, value = zip(*rows, strict=True)
     table = EventTable.from_columns([str(s) for s in sample], time, sensor, value, samples)
-    config = {"train.epochs": 15, "train.batch": 16, "train.learning_rate": 0.03, "train.holdout": 0.0}
+    config = {"train.epochs": 15, "train.batch_size": 16, "train.learning_rate": 0.03, "train.holdout": 0.0}
     return Classifier(config=config).fit(table), table
 
 
@@ -106,7 +107,7 @@ def test_graphs_have_one_entry_per_sample_whatever_the_batches(telling):
 
 
 def test_a_model_whose_messages_learned_nothing_says_what_to_set(table):
-    spec = DataSpec(table.sensors, 2)
+    spec = DataSpec(table.sensors, classes(2))
     classifier = Classifier()
     classifier.model_ = Raindrop(RaindropConfig(), spec)
     with pytest.raises(ConfigError, match="reconstruction"):

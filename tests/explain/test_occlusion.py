@@ -15,7 +15,7 @@ from raindrop.explain.occlusion import reading_contributions, sensor_contributio
 @pytest.fixture(scope="module")
 def fitted():
     table = easy_table(9)
-    return Classifier(config=QUICK).fit(table), table
+    return Classifier(config=QUICK | {"train.holdout": 0.0}).fit(table), table
 
 
 def log_odds(p: float) -> float:

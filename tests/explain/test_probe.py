@@ -13,13 +13,14 @@ from raindrop.explain.probe import RIDGE, probe_graph
 from raindrop.graphs.recovery import recovery
 from raindrop.models.raindrop.config import RaindropConfig
 from raindrop.models.raindrop.model import Raindrop
+from raindrop.tasks.classification import Classification
 
 
 def untrained(table, make_spec, **config) -> Classifier:
     """A classifier whose weights are as they were drawn: the probe needs no training to be right."""
     classifier = Classifier()
     classifier.scaler_ = Scaler.fit(table)
-    classifier.classes_ = np.unique(table.labels)
+    classifier.task_ = Classification.learn(table)
     classifier.time_unit_ = table.time_unit
     classifier.model_ = Raindrop(RaindropConfig(observation_dim=3, **config), make_spec(table))
     return classifier
@@ -68,7 +69,7 @@ def test_batches_do_not_matter(make_table, make_spec, monkeypatch):
     table = make_table(samples=60, times=16)
     classifier = untrained(table, make_spec)
     before = probe_graph(classifier, table).weights
-    monkeypatch.setattr("raindrop.batch.collate.MAX_READINGS", 100)
+    monkeypatch.setattr("raindrop.batch.collate.MAX_CELLS", 100)
     assert len(list(classifier.batches(table))) > 3
     np.testing.assert_allclose(probe_graph(classifier, table).weights, before, atol=1e-6)
 

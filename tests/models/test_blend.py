@@ -8,17 +8,17 @@ import math
 import numpy as np
 import pytest
 import torch
+from class_tasks import classes
 from learnable import QUICK, easy_table
 
 from raindrop.errors import ConfigError
-from raindrop.estimators.classifier import Classifier, load
+from raindrop.estimators import Classifier, load
 from raindrop.explain.faithfulness import faithfulness
 from raindrop.explain.information import information_graphs
 from raindrop.explain.probe import probe_graph
-from raindrop.models.blend import mix
 from raindrop.report.card import card_of
 from raindrop.tasks.metrics import log_loss
-from raindrop.training.loop import probabilities
+from raindrop.training.scoring import scores_of
 
 NETWORK = {name.replace("model.", "model.raindrop."): value for name, value in QUICK.items()}
 TREES = {
@@ -64,7 +64,7 @@ def alone(parts):
 @pytest.mark.parametrize("of_odds", [True, False])
 def test_mixed_logits_are_the_average_of_log_odds_or_of_probabilities(share, of_odds):
     raindrop, trees = torch.randn(5, 3, dtype=torch.float64), 3 * torch.randn(5, 3, dtype=torch.float64)
-    found = mix(raindrop, trees, share, of_odds).softmax(1)
+    found = classes(3).mix(raindrop, trees, share, of_odds).softmax(1)
     for b in range(5):
         p, q = (
             [math.exp(x) / sum(map(math.exp, row)) for x in row] for row in (raindrop[b].tolist(), trees[b].tolist())
@@ -79,12 +79,14 @@ def test_mixed_logits_are_the_average_of_log_odds_or_of_probabilities(share, of_
 def test_its_parts_are_what_either_model_is_by_itself(fitted, alone, parts):
     data = fitted._collator(parts[2])
     for part, by_itself in zip((fitted.model_.raindrop, fitted.model_.trees), alone, strict=True):
-        np.testing.assert_allclose(probabilities(part, data), by_itself.predict_proba(parts[2]), atol=1e-6)
+        np.testing.assert_allclose(
+            fitted.task_.predict(scores_of(part, data)), by_itself.predict_proba(parts[2]), atol=1e-6
+        )
     assert [r["validation"] for r in fitted.history_] == [r["validation"] for r in alone[0].history_]
 
 
 def test_a_network_that_is_there_is_taken_and_not_trained_again(fitted, alone, parts, monkeypatch):
-    monkeypatch.setattr("raindrop.estimators.classifier.train", lambda *_, **__: pytest.fail("trained again"))
+    monkeypatch.setattr("raindrop.estimators.base.train", lambda *_, **__: pytest.fail("trained again"))
     again = Classifier("blend", config=SMALL, seed=5).fit(parts[0], validation=parts[1], network=alone[0])
     np.testing.assert_array_equal(again.predict_proba(parts[2]), fitted.predict_proba(parts[2]))
     assert again.notes_ == fitted.notes_
@@ -126,7 +128,9 @@ def test_it_tells_what_each_part_adds(fitted, alone, parts):
 def test_without_validation_samples_both_count_alike(parts):
     clf = Classifier("blend", config=SMALL | {"train.holdout": 0.0, "train.epochs": 1}).fit(parts[0])
     assert clf.notes_ == {"share_of_raindrop": 0.5, "average_of": "log-odds"}
-    p, q = (probabilities(part, clf._collator(parts[2])) for part in (clf.model_.raindrop, clf.model_.trees))
+    p, q = (
+        clf.task_.predict(scores_of(part, clf._collator(parts[2]))) for part in (clf.model_.raindrop, clf.model_.trees)
+    )
     wanted = np.sqrt(p * q)
     np.testing.assert_allclose(clf.predict_proba(parts[2]), wanted / wanted.sum(1, keepdims=True), atol=1e-6)
 
@@ -155,7 +159,7 @@ def test_a_run_stopped_after_an_epoch_and_resumed_ends_the_same(parts, tmp_path,
     def stop(*_):
         raise Stopped
 
-    config = SMALL | {"train.average": 0.9, "train.teacher": 0.5}
+    config = SMALL | {"train.ema_decay": 0.9, "train.soft_targets": 0.5}
     whole = Classifier("blend", config=config).fit(parts[0], validation=parts[1], run=tmp_path / "whole")
     with monkeypatch.context() as patch:
         patch.setattr("raindrop.training.loop._log", stop)  # right after the first epoch's checkpoint

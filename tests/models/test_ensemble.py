@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import torch
+from class_tasks import classes
 
 from raindrop.models.base import Output
-from raindrop.models.ensemble import EnsembleHead, together
-from raindrop.training.loop import classification_loss
+from raindrop.models.ensemble import EnsembleHead
+from raindrop.tasks.classification import mean_log_prob
+from raindrop.training.loop import task_loss
 
 
 def test_members_are_what_each_would_be_alone():
@@ -23,13 +25,13 @@ def test_members_are_what_each_would_be_alone():
     assert not torch.allclose(found[:, 0], found[:, 1])
 
 
-def test_together_is_the_mean_probability():
+def test_mean_log_prob_is_the_mean_probability():
     members = torch.randn(5, 3, 2)
-    torch.testing.assert_close(together(members).softmax(-1), members.softmax(-1).mean(1))
+    torch.testing.assert_close(mean_log_prob(members).softmax(-1), members.softmax(-1).mean(1))
 
 
 def test_each_member_learns_from_its_own_loss():
     members, label = torch.randn(5, 3, 2), torch.tensor([0, 1, 1, 0, 1])
-    output = Output(together(members), torch.zeros(5, 1), torch.zeros(()), members=members)
+    output = Output(mean_log_prob(members), torch.zeros(5, 1), torch.zeros(()), members=members)
     wanted = torch.stack([torch.nn.functional.cross_entropy(members[:, m], label) for m in range(3)]).mean()
-    torch.testing.assert_close(classification_loss(output, label), wanted)
+    torch.testing.assert_close(task_loss(classes(2), output, label), wanted)

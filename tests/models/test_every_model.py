@@ -8,17 +8,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from class_tasks import classes, labelled_collator
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from raindrop.batch.batch import Batch
-from raindrop.batch.collate import Collator
 from raindrop.batch.scaling import Scaler
 from raindrop.config import make
 from raindrop.models.base import DataSpec, DirectModel, Model, Output
 from raindrop.models.registry import MODELS
 from raindrop.table.event_table import EventTable
-from raindrop.training.loop import classification_loss
+from raindrop.training.loop import task_loss
 
 NETWORKS = [
     pytest.param(name, preset, id=f"{name}-{preset}")
@@ -26,7 +26,7 @@ NETWORKS = [
     if not issubclass(entry.model, DirectModel)  # test_trees.py has what applies to one without gradients
     for preset in entry.presets
 ]
-LEARNED_OTHERWISE = ("trees.", "share", "of_odds")  # of a blend: grown and chosen, not by gradients
+LEARNED_OTHERWISE = ("trees.", "share", "of_scores")  # of a blend: grown and chosen, not by gradients
 pytestmark = pytest.mark.parametrize(("name", "preset"), NETWORKS)
 
 
@@ -66,7 +66,7 @@ def told(model: Model, batch: Batch) -> Output:
 
 def loss(model: Model, batch: Batch) -> Tensor:
     output = model(batch)
-    return classification_loss(output, batch.label) + output.penalty
+    return task_loss(classes(3), output, batch.target) + output.penalty
 
 
 def weights_of_sample(output: Output, batch: Batch, b: int) -> Tensor | None:
@@ -76,7 +76,7 @@ def weights_of_sample(output: Output, batch: Batch, b: int) -> Tensor | None:
 
 def assert_same_sample(first: tuple[Output, Batch, int], second: tuple[Output, Batch, int]) -> None:
     """All that two outputs say about a sample agrees: (output, its batch, position of the sample in it) twice."""
-    for part in ("logits", "embedding", "edges"):
+    for part in ("scores", "embedding", "edges"):
         one, other = (getattr(output, part) for output, _, _ in (first, second))
         assert (one is None) == (other is None)
         if one is not None:
@@ -90,7 +90,7 @@ def assert_same_sample(first: tuple[Output, Batch, int], second: tuple[Output, B
 
 
 def test_logits_are_finite_with_one_row_per_sample_and_one_column_per_class(model, batch):
-    logits = told(model, batch).logits
+    logits = told(model, batch).scores
     assert logits.shape == (12, 3)
     assert logits.isfinite().all()
 
@@ -156,7 +156,6 @@ def test_a_long_companion_does_not_matter(model, table, make_table, make_batch):
         time=torch.cat([short.time, companion.time]),
         slot_sample=torch.cat([short.slot_sample, companion.slot_sample + 1]),
         statics=torch.cat([short.statics, companion.statics]),
-        label=None,
     )
     assert both.num_slots - short.num_slots == 150
     assert_same_sample((told(model, both), both, 0), (told(model, short), short, 0))
@@ -172,11 +171,11 @@ def test_what_was_not_observed_cannot_change_the_prediction(model, table, make_b
     batch, other = make_batch(table, scaler=scaler), make_batch(table, scaler=shifted)
     before, after = told(model, batch), told(model, other)
     assert_same_sample((before, batch, 0), (after, other, 0))
-    assert not torch.allclose(before.logits[1], after.logits[1], atol=1e-6)  # but where it was read, they do
+    assert not torch.allclose(before.scores[1], after.scores[1], atol=1e-6)  # but where it was read, they do
 
 
 def test_predicting_twice_gives_the_same(model, batch):
-    assert torch.equal(told(model, batch).logits, told(model, batch).logits)
+    assert torch.equal(told(model, batch).scores, told(model, batch).scores)
 
 
 # ------------------------------------------------------------------ little or nothing observed
@@ -185,7 +184,7 @@ def test_predicting_twice_gives_the_same(model, batch):
 def test_one_observation_is_enough(model, batch):
     assert int((batch.sample == 10).sum()) == 1
     value = batch.value.clone().requires_grad_()
-    logits = model(replace(batch, value=value)).logits[10]
+    logits = model(replace(batch, value=value)).scores[10]
     assert logits.isfinite().all()
     logits[0].backward()
     assert value.grad[batch.sample == 10].ne(0).all()  # and it matters
@@ -198,8 +197,8 @@ def test_a_sample_without_readings_is_told_from_its_statics(model, table, make_b
     statics = empty.statics.clone()
     statics[2] += 1
     output = told(model, replace(empty, statics=statics))
-    assert output.logits.isfinite().all()
-    assert not torch.allclose(output.logits[1], output.logits[2])
+    assert output.scores.isfinite().all()
+    assert not torch.allclose(output.scores[1], output.scores[2])
 
 
 @pytest.mark.parametrize("statics", [("age", "ward"), ()])
@@ -208,7 +207,7 @@ def test_a_batch_without_any_reading_can_be_predicted_and_learned_from(build, ma
     model = build(of=table)
     batch = make_batch(table, [11, 11])
     assert batch.num_slots == 0
-    assert told(model, batch).logits.isfinite().all()
+    assert told(model, batch).scores.isfinite().all()
     loss(model, batch).backward()
     assert all(weight.grad is None or weight.grad.isfinite().all() for weight in model.parameters())
 
@@ -226,7 +225,7 @@ def test_every_parameter_learns(model, batch):
 
 def test_what_is_saved_are_the_parameters_and_what_was_learned_before_training(model, table):
     fresh = {n: x.clone() for n, x in model.state_dict().items() if not n.startswith(LEARNED_OTHERWISE)}
-    model.prepare(Collator(table, Scaler.fit(table), np.unique(table.labels)), None, seed=0)
+    model.prepare(labelled_collator(table), None, seed=0)
     learned = {name for name, before in fresh.items() if not torch.equal(model.state_dict()[name], before)}
     parameters = {name for name, _ in model.named_parameters()}
     assert set(fresh) == parameters | learned
@@ -235,9 +234,9 @@ def test_what_is_saved_are_the_parameters_and_what_was_learned_before_training(m
 
 def test_a_loaded_state_gives_the_same_predictions(build, batch):
     first, second = build(seed=0), build(seed=1)
-    assert not torch.allclose(told(first, batch).logits, told(second, batch).logits)
+    assert not torch.allclose(told(first, batch).scores, told(second, batch).scores)
     second.load_state_dict(first.state_dict())
-    assert torch.equal(told(first, batch).logits, told(second, batch).logits)
+    assert torch.equal(told(first, batch).scores, told(second, batch).scores)
 
 
 def test_the_same_seed_gives_the_same_weights(build):
@@ -254,7 +253,7 @@ def loss_after_training(model: Model, batch: Batch, learning_rate: float) -> flo
         loss(model.train(), batch).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        lowest = min(lowest, float(cross_entropy(told(model.eval(), batch).logits, batch.label)))
+        lowest = min(lowest, float(cross_entropy(told(model.eval(), batch).scores, batch.target)))
         if lowest < 0.02:
             break
     return lowest

@@ -9,17 +9,17 @@ import lightgbm
 import numpy as np
 import pytest
 import torch
+from class_tasks import classes, labelled_collator
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from raindrop.batch.collate import Collator
 from raindrop.batch.scaling import Scaler
 from raindrop.batch.summaries import SUMMARIES, details_of, summaries_of, summarise
 from raindrop.errors import ConfigError, MissingExtraError
-from raindrop.estimators.classifier import Classifier, load
+from raindrop.estimators import Classifier, load
 from raindrop.models.base import DataSpec
-from raindrop.models.trees import Trees, TreesConfig
+from raindrop.models.boosting import TreesConfig
+from raindrop.models.trees import Trees
 from raindrop.table.event_table import EventTable
-from raindrop.training.loop import probabilities
 
 SMALL = {
     "model.rounds": 12,
@@ -130,25 +130,25 @@ def test_trees_that_see_more_tell_what_nine_summaries_do_not():
 
 @pytest.mark.parametrize("seen", ["nine", "more"])
 def test_columns_are_the_same_whoever_is_summarised_along(table, monkeypatch, seen):
-    data = Collator(table, Scaler.fit(table), np.unique(table.labels))
-    trees = Trees(TreesConfig(summaries=seen), DataSpec(table.sensors, 2))
-    whole = trees.table_of(data)[0]
+    data = labelled_collator(table)
+    trees = Trees(TreesConfig(summaries=seen), DataSpec(table.sensors, classes(2)))
+    whole = trees.columns_of(data)
     monkeypatch.setattr("raindrop.models.trees.CHUNK", 7)
-    np.testing.assert_array_equal(trees.table_of(data)[0], whole)
+    np.testing.assert_array_equal(trees.columns_of(data), whole)
 
 
 @ENGINES
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("validated", [False, True])
 def test_probabilities_are_the_engines_own(table, grown, monkeypatch, engine, classes, validated):
-    monkeypatch.setattr("raindrop.models.trees.AT_ONCE", 5)  # 12 or more trees are walked in parts
+    monkeypatch.setattr("raindrop.models.trees.TREES_AT_ONCE", 5)  # 12 or more trees are walked in parts
     if classes == 3:
         table = with_three_classes(table)
     parts = table.split((0.7, 0.3), seed=0) if validated else (table, None)
     clf = Classifier("trees", config={**SMALL, "model.engine": engine, "train.holdout": 0.0})
     clf.fit(parts[0], validation=parts[1])
     data = clf._collator(table, labelled=True)
-    columns, rounds = clf.model_.table_of(data)[0], len(clf.model_.root) // clf.model_.scores
+    columns, rounds = clf.model_.columns_of(data), len(clf.model_.output) // (1 if classes == 2 else 3)
     if engine == "sklearn":
         own = list(grown[0].staged_predict_proba(columns))[rounds - 1]
     else:
@@ -165,9 +165,9 @@ def test_a_missing_value_goes_where_the_engine_sends_it(table, grown, engine):
     clf = Classifier("trees", config={**SMALL, "model.engine": engine, "train.holdout": 0.0}).fit(always)
     columns = torch.full((1, 4 * 9 + clf.scaler_.static_width), torch.nan, dtype=torch.float64)
     columns[:, :36:9] = 0
-    score = clf.model_.leaves_of(columns).sum(1) + clf.model_.baseline
+    score = clf.model_.forest(columns).sum(1) + clf.model_.baseline[1]
     own = grown[0].predict_proba(columns.numpy())[:, 1] if engine == "sklearn" else grown[0].predict(columns.numpy())
-    np.testing.assert_allclose(torch.sigmoid(score)[0].numpy(), own, atol=1e-6)
+    np.testing.assert_allclose(torch.sigmoid(score).numpy(), own, atol=1e-6)
 
 
 @ENGINES
@@ -194,7 +194,7 @@ def test_the_round_with_the_lowest_validation_loss_is_kept(table):
     config = {**SMALL, "model.learning_rate": 0.5, "model.rounds": 30}
     clf = Classifier("trees", config=config).fit(training, validation=validation)
     losses = [record["validation"]["log_loss"] for record in clf.history_]
-    kept = len(clf.model_.root)
+    kept = len(clf.model_.output)
     assert kept == np.argmin(losses) + 1 < len(losses) < 30
     assert clf.evaluate(validation)["log_loss"] == pytest.approx(min(losses), abs=1e-5)
 
@@ -228,10 +228,10 @@ def fitted(table):
 def test_a_sample_has_the_same_result_in_any_batch(table, fitted):
     data = fitted._collator(table)
     with torch.inference_mode():
-        together = fitted.model_(data.batch(np.arange(len(table)))).logits
+        together = fitted.model_(data.batch(np.arange(len(table)))).scores
         order = np.random.default_rng(0).permutation(len(table))[:20]
-        assert torch.equal(fitted.model_(data.batch(order)).logits, together[order])
-        assert torch.equal(fitted.model_(data.batch(order[:1])).logits, together[order[:1]])
+        assert torch.equal(fitted.model_(data.batch(order)).scores, together[order])
+        assert torch.equal(fitted.model_(data.batch(order[:1])).scores, together[order[:1]])
 
 
 def test_one_reading_or_none_is_enough(table, fitted):
@@ -239,19 +239,44 @@ def test_one_reading_or_none_is_enough(table, fitted):
     output = fitted.model_(data.batch(np.array([148, 149, 149])))
     assert data.table.count[148] == 1
     assert data.table.count[149] == 0
-    assert output.logits.isfinite().all()
+    assert output.scores.isfinite().all()
     assert output.embedding.isfinite().all()
     nothing = fitted.model_(data.batch(np.array([149, 149])))
-    assert torch.equal(nothing.logits, output.logits[1:])
+    assert torch.equal(nothing.scores, output.scores[1:])
 
 
 def test_a_model_without_trees_knows_nothing(table, make_batch):
-    model = Trees(TreesConfig(), DataSpec(table.sensors, 3, Scaler.fit(table).static_width))
-    assert not model(make_batch(table)).logits.any()
+    model = Trees(TreesConfig(), DataSpec(table.sensors, classes(3), Scaler.fit(table).static_width))
+    assert not model(make_batch(table)).scores.any()
 
 
 def test_statics_tell(table):
     about = replace(table, samples=table.samples.with_columns(age=table.labels.astype(float)))
     clf = Classifier("trees", config=SMALL).fit(about)
     assert clf.score(about) == 1
-    assert probabilities(clf.model_, clf._collator(about)).shape == (150, 2)
+
+
+@ENGINES
+@pytest.mark.parametrize("model", ["trees", "raindrop", "blend"])
+def test_a_sensor_that_is_hardly_ever_read_does_no_harm(engine, model):
+    """scikit-learn fails on a column without any value; soft targets make such columns in their folds."""
+    rng = np.random.default_rng(0)
+    table = EventTable.from_columns(
+        sample=[*np.repeat(np.arange(100), 4).tolist(), 3],
+        time=[*np.tile(np.arange(4.0), 100).tolist(), 9.0],
+        sensor=[*["a", "b", "a", "b"] * 100, "rare"],
+        value=rng.normal(0, 1, 401),
+        sensors=["a", "b", "rare", "never"],
+    ).with_labels(np.arange(100) % 2)
+    key = {"trees": "model", "blend": "model.trees"}.get(model)
+    config = {f"{key}.engine": engine, f"{key}.rounds": 3} if key else {}
+    config |= {} if model == "trees" else {"train.epochs": 1}
+    clf = Classifier(model, config=config).fit(table)
+    assert np.isfinite(clf.predict_proba(table)).all()
+
+
+def test_a_table_without_any_reading_gives_the_class_shares():
+    table = EventTable.from_columns(["a"], [0.0], ["x"], [1.0], {"sample": [*"abcdefgh"], "label": [0, 1] * 4})
+    empty = table.where(np.array([False]))
+    clf = Classifier("trees", config=SMALL | {"train.holdout": 0.0}).fit(empty)
+    np.testing.assert_allclose(clf.predict_proba(empty), 0.5, atol=1e-6)

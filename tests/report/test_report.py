@@ -20,6 +20,7 @@ from raindrop.report import report_on, report_on_run, write_report
 from raindrop.report.cases import MOST_READINGS, Case, choose, thinned
 from raindrop.report.page import circle, digits, inert, page, shortened
 from raindrop.table.hide import hide_random_sensors, hide_sensors
+from raindrop.tasks.metrics import CLASSIFICATION, evaluate
 
 
 @pytest.fixture(scope="module")
@@ -61,10 +62,8 @@ def test_its_figures_are_those_of_evaluate(report, model, table):
 
 
 def test_chance_is_the_score_of_knowing_the_base_rate_alone(report, table):
-    from raindrop.tasks.metrics import evaluate
-
     rate = np.array([(table.labels == name).mean() for name in CLASSES])
-    expected = evaluate(report.truth, np.tile(rate, (len(table), 1)))
+    expected = evaluate(CLASSIFICATION, report.truth, np.tile(rate, (len(table), 1)))
     assert report.chance == pytest.approx({name: expected[name] for name in report.chance})
 
 

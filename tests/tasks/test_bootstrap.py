@@ -1,4 +1,4 @@
-"""Intervals: the quick weighted figures are those of `metrics` on samples really repeated."""
+"""Intervals: the fast weighted metrics are those of samples that are really repeated."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from raindrop import ConfigError, DataError
-from raindrop.tasks.bootstrap import FIGURES, bootstrap, weighted
-from raindrop.tasks.metrics import METRICS, calibration
+from raindrop.tasks.bootstrap import bootstrap
+from raindrop.tasks.metrics import CLASSIFICATION, LEVELS, METRICS, reliability_curve
+
+WEIGHTED = [name for name in CLASSIFICATION if METRICS[name].weighted is not None]
 
 
 def scored(samples: int, classes: int, seed: int = 0, *, ties: bool = False):
@@ -26,14 +28,26 @@ def scored(samples: int, classes: int, seed: int = 0, *, ties: bool = False):
 def test_a_sample_that_counts_three_times_is_as_if_it_were_there_three_times(classes, ties):
     truth, probability = scored(60, classes, seed=classes, ties=ties)
     times = np.random.default_rng(1).integers(0, 4, (7, 60)).astype(float)
-    found = weighted(truth, probability, times)
+    for name in WEIGHTED:
+        weighted = METRICS[name].weighted(truth, probability, times)
+        for draw, often in enumerate(times):
+            again = np.repeat(np.arange(60), often.astype(int))
+            assert weighted[draw] == pytest.approx(METRICS[name](truth[again], probability[again]), abs=1e-9), name
+
+
+@pytest.mark.parametrize("name", ["mae", "rmse", "r2", "pinball"])
+def test_metrics_of_quantities_count_repeated_samples_too(name):
+    rng = np.random.default_rng(0)
+    truth = rng.normal(3, 2, 40)
+    predicted = np.sort(rng.normal(3, 2, (40, len(LEVELS))), axis=1) if name == "pinball" else rng.normal(3, 2, 40)
+    times = rng.integers(0, 4, (7, 40)).astype(float)
+    weighted = METRICS[name].weighted(truth, predicted, times)
     for draw, often in enumerate(times):
-        again = np.repeat(np.arange(60), often.astype(int))
-        for name in FIGURES:
-            assert found[name][draw] == pytest.approx(METRICS[name](truth[again], probability[again]), abs=1e-9), name
+        again = np.repeat(np.arange(40), often.astype(int))
+        assert weighted[draw] == pytest.approx(METRICS[name](truth[again], predicted[again]), abs=1e-9)
 
 
-def test_the_interval_is_as_wide_as_the_figure_scatters_over_new_samples():
+def test_the_interval_is_as_wide_as_the_metric_scatters_over_new_samples():
     truth, probability = scored(400, 2)
     held = bootstrap(truth, probability, ["auroc", "accuracy"], draws=2000)
     for name in held:
@@ -74,26 +88,26 @@ def test_what_cannot_be_asked_is_said():
         bootstrap(truth[:0], probability[:0])
 
 
-def test_calibration_is_what_loops_over_groups_give():
+def test_calibration_is_what_loops_over_bins_give():
     truth, probability = scored(300, 2)
-    held = calibration(truth, probability, groups=5)
+    held = reliability_curve(truth, probability, bins=5)
     order = np.argsort(probability[:, 1])
     for at, members in enumerate(np.array_split(order, 5)):
         assert held.count[at] == len(members)
         assert held.predicted[at] == pytest.approx(probability[members, 1].mean())
-        assert held.came_true[at] == pytest.approx(truth[members].mean())
-        assert held.low[at] < held.came_true[at] < held.high[at]
-    assert held.error == pytest.approx(np.abs(held.predicted - held.came_true).mean())
+        assert held.observed[at] == pytest.approx(truth[members].mean())
+        assert held.low[at] < held.observed[at] < held.high[at]
+    assert held.error == pytest.approx(np.abs(held.predicted - held.observed).mean())
 
 
 def test_calibration_of_more_classes_is_about_being_right():
     truth, probability = scored(200, 4)
-    held = calibration(truth, probability)
-    right = (held.came_true * held.count).sum() / 200
+    held = reliability_curve(truth, probability)
+    right = (held.observed * held.count).sum() / 200
     assert right == pytest.approx(METRICS["accuracy"](truth, probability))
 
 
-def test_equal_scores_are_one_group():
-    held = calibration(np.array([0, 1, 1, 0]), np.full((4, 2), 0.5))
+def test_equal_scores_are_one_bin():
+    held = reliability_curve(np.array([0, 1, 1, 0]), np.full((4, 2), 0.5))
     assert held.count.tolist() == [4]
     assert held.error == 0

@@ -11,8 +11,8 @@ import pytest
 from learnable import QUICK, easy_table
 
 from raindrop.errors import ConfigError
-from raindrop.estimators.classifier import Classifier, load
-from raindrop.tasks.conformal import Conformal, threshold
+from raindrop.estimators import Classifier, load
+from raindrop.tasks.conformal import ConformalIntervals, ConformalSets, _threshold
 
 
 def drawn(rng: np.random.Generator, samples: int, rare: float = 0.15) -> tuple[np.ndarray, np.ndarray]:
@@ -28,7 +28,7 @@ def test_the_threshold_lets_in_the_least_number_that_covers(n: int, coverage: fl
     """Of n + 1 samples that could be in any order, the new one is among the k highest with probability k / (n + 1)."""
     right = np.sort(np.random.default_rng(n).random(n)).astype(np.float32)
     k = next(k for k in range(n + 2) if k / (n + 1) >= coverage - 1e-12)
-    found = threshold(right, coverage)
+    found = _threshold(right, coverage)
     if k == n + 1:
         assert found == 0
     else:
@@ -37,7 +37,7 @@ def test_the_threshold_lets_in_the_least_number_that_covers(n: int, coverage: fl
 
 def test_a_class_is_in_the_set_iff_it_is_as_probable_as_the_threshold() -> None:
     truth, probability = drawn(np.random.default_rng(0), 40)
-    held = Conformal.fit(truth, probability)
+    held = ConformalSets.fit(truth, probability)
     new = drawn(np.random.default_rng(1), 30)[1]
     found, each = held.sets(new, 0.8), held.sets(new, 0.8, by_class=True)
     for code in range(2):
@@ -54,7 +54,7 @@ def test_over_many_draws_the_right_class_is_covered_as_often_as_promised() -> No
     rng = np.random.default_rng(3)
     held, rare, size = [], [], []
     for _ in range(3000):
-        conformal = Conformal.fit(*drawn(rng, 24))
+        conformal = ConformalSets.fit(*drawn(rng, 24))
         truth, probability = drawn(rng, 20)
         sets = conformal.sets(probability, 0.8)
         held.append(sets[np.arange(20), truth].mean())
@@ -69,7 +69,7 @@ def test_by_class_the_rare_one_is_covered_too() -> None:
     rng = np.random.default_rng(4)
     held: dict[int, list[bool]] = {0: [], 1: []}
     for _ in range(1500):
-        conformal = Conformal.fit(*drawn(rng, 100))
+        conformal = ConformalSets.fit(*drawn(rng, 100))
         truth, probability = drawn(rng, 20)
         sets = conformal.sets(probability, 0.8, by_class=True)
         for code, of_class in held.items():
@@ -81,7 +81,7 @@ def test_by_class_the_rare_one_is_covered_too() -> None:
 @pytest.mark.parametrize("coverage", [0.0, 1.0, -1.0, 90.0, float("nan")])
 def test_a_coverage_that_cannot_be_is_refused(coverage: float) -> None:
     with pytest.raises(ConfigError, match="above 0 and below 1"):
-        Conformal.fit(*drawn(np.random.default_rng(0), 9)).sets(np.zeros((1, 2)), coverage)
+        ConformalSets.fit(*drawn(np.random.default_rng(0), 9)).sets(np.zeros((1, 2)), coverage)
 
 
 # ------------------------------------------------------------------ in the classifier
@@ -102,7 +102,7 @@ def fitted(parts):
 
 def test_sets_come_from_the_calibrated_validation_probabilities_and_are_saved(parts, fitted, tmp_path: Path) -> None:
     codes = (parts[1].labels == "yes").astype(np.int64)
-    wanted = Conformal.fit(codes, fitted.predict_proba(parts[1])).sets(fitted.predict_proba(parts[2]), 0.7)
+    wanted = ConformalSets.fit(codes, fitted.predict_proba(parts[1])).sets(fitted.predict_proba(parts[2]), 0.7)
     assert np.array_equal(fitted.predict_sets(parts[2], 0.7), wanted)
     assert fitted.predict_sets(parts[1], 0.9)[np.arange(60), codes].mean() >= 0.9  # its own samples
     again = load(fitted.save(tmp_path / "run"))
@@ -129,5 +129,45 @@ def test_without_validation_samples_there_are_no_sets(parts, tmp_path: Path) -> 
     for fitted in (clf, load(clf.save(tmp_path / "run"))):
         with pytest.raises(ConfigError, match="need validation samples, and this model was fitted without any"):
             fitted.predict_sets(parts[2])
-    with pytest.raises(ConfigError, match=r"by_class says whose coverage counts, so it needs one"):
+    with pytest.raises(ConfigError, match=r"by_class says which coverage is meant, so it needs one"):
         clf.predict_table(parts[2], by_class=True)
+
+
+def test_asked_for_ninety_percent_sets_after_isotonic_calibration_cover_ninety_percent() -> None:
+    """Fitted on the samples that calibrated the probabilities, they covered 0.77 with 50 validation samples."""
+    rng = np.random.default_rng(0)
+    covered = []
+    for _ in range(400):
+        truth, probability = drawn(rng, 50, rare=0.4)
+        table = easy_table(50).with_labels(truth)
+        clf = Classifier(calibrate="isotonic")
+        clf._calibrate(truth, probability, table)
+        new_truth, new = drawn(rng, 50, rare=0.4)
+        sets = clf._sets(clf.calibrator_(new), 0.9, by_class=False)
+        covered.append(sets[np.arange(50), new_truth].mean())
+    assert np.mean(covered) > 0.89
+
+
+@pytest.mark.parametrize("levels", [(0.5,), (0.05, 0.25, 0.5, 0.75, 0.95)])
+@pytest.mark.parametrize("coverage", [0.5, 0.8, 0.95])
+def test_intervals_cover_quantities_as_often_as_promised_however_bad_the_quantiles(levels, coverage) -> None:
+    rng = np.random.default_rng(1)
+    covered = []
+    for _ in range(300):
+        x, y = rng.normal(0, 1, (2, 60, 2))
+        truth = x + y * np.exp(x)  # skewed, the spread depends on x
+        truth[rng.random((60, 2)) < 0.1] = np.nan
+        predicted = np.sort(x[..., None] + np.array(levels) - 0.2, axis=-1)  # far too narrow, and off
+        conformal = ConformalIntervals.fit(truth[:40], predicted[:40])
+        intervals = conformal.intervals(predicted[40:], coverage, levels)
+        known = ~np.isnan(truth[40:])
+        inside = (intervals[..., 0] <= truth[40:]) & (truth[40:] <= intervals[..., 1])
+        covered.append(inside[known].mean())
+    assert coverage - 0.015 < np.mean(covered) < coverage + 0.05
+
+
+def test_too_few_validation_samples_give_an_infinite_interval_not_a_wrong_one() -> None:
+    truth, predicted = np.arange(5.0)[:, None], np.zeros((5, 1, 1))
+    conformal = ConformalIntervals.fit(truth, predicted)
+    assert np.isfinite(conformal.intervals(predicted, 0.8, (0.5,))).all()
+    assert np.isinf(conformal.intervals(predicted, 0.9, (0.5,))).all()

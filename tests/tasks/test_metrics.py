@@ -1,4 +1,4 @@
-"""Every figure against scikit-learn and against cases worked out by hand."""
+"""Every metric against scikit-learn and against cases worked out by hand."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from sklearn import metrics as sk
 
 from raindrop.errors import ConfigError
 from raindrop.tasks.metrics import (
-    LOWER_IS_BETTER,
+    CLASSIFICATION,
+    LEVELS,
     METRICS,
+    REGRESSION,
     auprc,
     auroc,
     better,
@@ -51,7 +53,7 @@ def error_in_bins(true: np.ndarray, said: np.ndarray) -> float:
 def test_two_classes_are_as_scikit_learn_has_them() -> None:
     truth, probability = drawn(2)
     second, predicted = probability[:, 1], probability.argmax(1)
-    assert evaluate(truth, probability) == pytest.approx(
+    assert evaluate(CLASSIFICATION, truth, probability) == pytest.approx(
         {
             "auroc": sk.roc_auc_score(truth, second),
             "auprc": sk.average_precision_score(truth, second),
@@ -68,15 +70,15 @@ def test_two_classes_are_as_scikit_learn_has_them() -> None:
 
 def test_more_classes_are_means_of_one_against_the_rest() -> None:
     truth, probability = drawn(4)
-    figures = evaluate(truth, probability)
-    assert figures["auroc"] == pytest.approx(sk.roc_auc_score(truth, probability, multi_class="ovr", average="macro"))
+    values = evaluate(CLASSIFICATION, truth, probability)
+    assert values["auroc"] == pytest.approx(sk.roc_auc_score(truth, probability, multi_class="ovr", average="macro"))
     each = [sk.average_precision_score(truth == code, probability[:, code]) for code in range(4)]
-    assert figures["auprc"] == pytest.approx(np.mean(each))
-    assert figures["f1"] == pytest.approx(sk.f1_score(truth, probability.argmax(1), average="macro"))
-    assert figures["log_loss"] == pytest.approx(sk.log_loss(truth, probability))
-    assert figures["brier"] == pytest.approx(((probability - np.eye(4)[truth]) ** 2).sum(1).mean())
+    assert values["auprc"] == pytest.approx(np.mean(each))
+    assert values["f1"] == pytest.approx(sk.f1_score(truth, probability.argmax(1), average="macro"))
+    assert values["log_loss"] == pytest.approx(sk.log_loss(truth, probability))
+    assert values["brier"] == pytest.approx(((probability - np.eye(4)[truth]) ** 2).sum(1).mean())
     right = probability.argmax(1) == truth
-    assert figures["calibration_error"] == pytest.approx(error_in_bins(right, probability.max(1)))
+    assert values["calibration_error"] == pytest.approx(error_in_bins(right, probability.max(1)))
 
 
 def test_bins_of_the_calibration_error_hold_a_tenth_of_the_samples_each() -> None:
@@ -110,19 +112,19 @@ def test_cases_worked_out_by_hand() -> None:
     assert auprc(truth, two(0.1, 0.4, 0.35, 0.8)) == pytest.approx((1 + 2 / 3) / 2)
     assert log_loss(truth, two(0.5, 0.5, 0.5, 0.25)) == pytest.approx((3 * math.log(2) + math.log(4)) / 4)
     assert brier(truth, two(0, 0, 1, 0.5)) == pytest.approx(0.25 / 4)
-    assert evaluate(truth, two(0.1, 0.2, 0.3, 0.9))["accuracy"] == 0.75
+    assert evaluate(["accuracy"], truth, two(0.1, 0.2, 0.3, 0.9))["accuracy"] == 0.75
 
 
 def test_a_confident_mistake_has_a_large_but_finite_loss() -> None:
     assert 20 < log_loss(np.array([0]), two(1.0)) < 50
 
 
-def test_ranking_needs_two_classes_and_the_other_figures_do_not() -> None:
-    figures = evaluate(np.array([1, 1]), two(0.7, 0.2))
-    assert math.isnan(figures["auroc"])
-    assert math.isnan(figures["auprc"])
-    assert figures["accuracy"] == 0.5
-    assert all(math.isfinite(figures[name]) for name in set(METRICS) - {"auroc", "auprc"})
+def test_ranking_needs_two_classes_and_the_other_values_do_not() -> None:
+    values = evaluate(CLASSIFICATION, np.array([1, 1]), two(0.7, 0.2))
+    assert math.isnan(values["auroc"])
+    assert math.isnan(values["auprc"])
+    assert values["accuracy"] == 0.5
+    assert all(math.isfinite(values[name]) for name in set(CLASSIFICATION) - {"auroc", "auprc"})
 
 
 def test_a_class_without_a_sample_is_left_out_of_the_ranking() -> None:
@@ -139,11 +141,12 @@ def test_lower_is_better_for_losses_alone() -> None:
     assert better("log_loss", 0.6, 0.7)
     assert not better("log_loss", 0.8, 0.7)
     assert better("brier", 0.1, None)
-    assert {"log_loss", "brier", "calibration_error"} == LOWER_IS_BETTER
+    lower = {name for name, metric in METRICS.items() if metric.lower_is_better}
+    assert lower == {"log_loss", "brier", "calibration_error", "mae", "rmse", "pinball"}
     perfect, wrong = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[0.0, 1.0], [1.0, 0.0]])
     truth = np.array([0, 1])
-    for name, metric in METRICS.items():
-        assert better(name, metric(truth, perfect), metric(truth, wrong)), name
+    for name in CLASSIFICATION:
+        assert better(name, METRICS[name](truth, perfect), METRICS[name](truth, wrong)), name
 
 
 def test_what_is_not_a_number_never_beats_a_number() -> None:
@@ -152,7 +155,20 @@ def test_what_is_not_a_number_never_beats_a_number() -> None:
     assert not better("auroc", math.nan, math.nan)
 
 
-def test_an_unknown_figure_suggests_the_near_one() -> None:
+def test_an_unknown_metric_suggests_the_near_one() -> None:
     require_metric("auroc")
     with pytest.raises(ConfigError, match="Unknown metric 'acuracy': did you mean 'accuracy'"):
         require_metric("acuracy")
+
+
+def test_metrics_of_quantities_are_as_scikit_learn_has_them() -> None:
+    rng = np.random.default_rng(0)
+    truth, predicted = rng.normal(5, 2, 50), rng.normal(5, 2, 50)
+    values = evaluate(REGRESSION, truth, predicted)
+    assert values["mae"] == pytest.approx(sk.mean_absolute_error(truth, predicted))
+    assert values["rmse"] == pytest.approx(sk.root_mean_squared_error(truth, predicted))
+    assert values["r2"] == pytest.approx(sk.r2_score(truth, predicted))
+    assert math.isnan(METRICS["r2"](np.ones(3), np.arange(3.0)))
+    quantiles = np.sort(rng.normal(5, 2, (50, len(LEVELS))), axis=1)
+    each = [sk.mean_pinball_loss(truth, quantiles[:, at], alpha=level) for at, level in enumerate(LEVELS)]
+    assert METRICS["pinball"](truth, quantiles) == pytest.approx(np.mean(each))

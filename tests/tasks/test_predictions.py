@@ -10,11 +10,11 @@ import polars as pl
 import pytest
 
 from raindrop.errors import ConfigError, OutputExistsError
-from raindrop.tasks.predictions import Predictions
+from raindrop.tasks.predictions import ClassPredictions, LabelPredictions, QuantityPredictions
 
 
-def predictions(classes: Any = ("no", "yes")) -> Predictions:
-    return Predictions(["007", "b"], np.array(classes), np.array([[0.25, 0.75], [0.5, 0.5]], dtype=np.float32))
+def predictions(classes: Any = ("no", "yes")) -> ClassPredictions:
+    return ClassPredictions(["007", "b"], np.array(classes), np.array([[0.25, 0.75], [0.5, 0.5]], dtype=np.float32))
 
 
 @pytest.mark.parametrize("classes", [["no", "yes"], [0, 10], [False, True]])
@@ -28,7 +28,7 @@ def test_a_row_per_sample_with_the_probability_of_every_class(classes: list[Any]
 
 @pytest.mark.parametrize("classes", [["no", "yes"], [0, 10], [False, True]])
 def test_no_sample_gives_an_empty_frame_of_the_same_columns(classes: list[Any]) -> None:
-    nobody = Predictions([], np.array(classes), np.zeros((0, 2), dtype=np.float32))
+    nobody = ClassPredictions([], np.array(classes), np.zeros((0, 2), dtype=np.float32))
     assert nobody.frame().is_empty()
     assert nobody.frame().schema == predictions(classes).frame().schema
 
@@ -56,3 +56,20 @@ def test_an_existing_file_is_overwritten_only_when_asked(tmp_path: Path) -> None
     predictions(["a", "b"]).write(path, overwrite=True)
     assert "probability_b" in path.read_text()
     assert [held.name for held in tmp_path.iterdir()] == ["p.csv"]
+
+
+def test_yes_no_labels_have_a_column_each_and_say_what_is_possible() -> None:
+    sets = np.array([[[True, False], [True, True]]])
+    held = LabelPredictions(["a"], ["died", "long stay"], np.array([[0.2, 0.7]], dtype=np.float32), sets)
+    row = held.frame().row(0, named=True)
+    assert row["predicted_died"] is False
+    assert row["predicted_long stay"] is True
+    assert (row["possible_died_no"], row["possible_died_yes"]) == (True, False)
+    assert held.unsure is not None
+    assert held.unsure.tolist() == [True]
+
+
+def test_quantities_have_their_interval_beside_them() -> None:
+    held = QuantityPredictions(["a"], ["days"], np.array([[3.5]], dtype=np.float32), np.array([[[1.0, 9.0]]]))
+    assert held.frame().row(0) == ("a", 3.5, 1.0, 9.0)
+    assert held.frame().columns == ["sample", "days", "days_low", "days_high"]

@@ -22,7 +22,9 @@ SECONDS = 240  # more than enough; without it, processes that wait for one anoth
 
 def command(data: Path, run: Path, *more: str) -> list[str]:
     # 39 training samples in batches of 13: the two processes never have equal shares
-    settings = words(model__similarity=0, train__batch=13, train__checkpoint_minutes=0.0, train__learning_rate=0.01)
+    settings = words(
+        model__similarity=0, train__batch_size=13, train__checkpoint_minutes=0.0, train__learning_rate=0.01
+    )
     return ["train", str(data), "--out", str(run), "--preset", "paper", "--set", *settings, *more]
 
 

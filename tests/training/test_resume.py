@@ -24,7 +24,7 @@ from raindrop.errors import ConfigError, OutputExistsError, TrainingError
 from raindrop.estimators.classifier import Classifier
 
 # With the tuned preset: dropout, dropped readings, a moving average and a schedule that must all go on where they were.
-SETTINGS = words(train__batch=8, train__epochs=3, train__checkpoint_minutes=0.0, train__average=0.9)
+SETTINGS = words(train__batch_size=8, train__epochs=3, train__checkpoint_minutes=0.0, train__ema_decay=0.9)
 STEPS = 5  # per epoch
 FILES = ("checkpoint.safetensors", "log.jsonl", "model.json", "model.safetensors", "split.parquet")
 
@@ -89,8 +89,8 @@ PLACES = {
     "right behind the log of an epoch": ("raindrop.training.loop", "_log", 1, "behind"),
     "between the last checkpoint and the log": ("raindrop.training.loop", "_log", 3, "before"),
     "between the weights and their description": ("raindrop.estimators.persistence", "write_json", 1, "before"),
-    "between the split and the model": ("raindrop.estimators.classifier", "write_parts", 1, "behind"),
-    "right behind the model": ("raindrop.estimators.classifier", "write_model", 1, "behind"),
+    "between the split and the model": ("raindrop.estimators.base", "write_parts", 1, "behind"),
+    "right behind the model": ("raindrop.estimators.base", "write_model", 1, "behind"),
 }
 
 

@@ -29,12 +29,12 @@ class Batch:
     value: Tensor  # (n,) scaled
     sensor: Tensor  # (n,)
     slot: Tensor  # (n,)
-    time: Tensor  # (s,) double: single precision knows Unix seconds only to the nearest two minutes
+    time: Tensor  # (s,) double, on the CPU: single precision knows Unix seconds only to the nearest two minutes
     slot_sample: Tensor  # (s,)
     statics: Tensor  # (b, a)
     num_sensors: int
-    label: Tensor | None = None  # (b,)
-    goal: Tensor | None = None  # (b, class) probabilities to learn instead of the label
+    target: Tensor | None = None  # (b,) or (b, ...) what the task's loss compares scores with
+    weight: Tensor | None = None  # (b,) how much each sample counts in the loss
 
     @property
     def num_samples(self) -> int:
@@ -101,7 +101,7 @@ class Batch:
     @cached_property
     def rank(self) -> Tensor:
         """(s,) how many timestamps of the same sample came before."""
-        return torch.arange(self.num_slots, device=self.time.device) - self.samples.offsets[self.slot_sample]
+        return torch.arange(self.num_slots, device=self.slot.device) - self.samples.offsets[self.slot_sample]
 
     def grid(self) -> Grid:
         """The dense view, (b, longest, sensor)."""
@@ -112,19 +112,20 @@ class Batch:
         value = self.value.new_zeros(shape[0] * shape[1] * self.num_sensors).index_copy(0, cell, self.value)
         observed = torch.zeros_like(value, dtype=torch.bool)
         observed[cell] = True
-        time = self.time.new_zeros(shape[0] * shape[1]).index_copy(0, at, self.time)
-        present = torch.zeros_like(time, dtype=torch.bool)
+        time = self.time.new_zeros(shape[0] * shape[1]).index_copy(0, at.to(self.time.device), self.time)
+        present = torch.zeros(shape[0] * shape[1], dtype=torch.bool, device=self.value.device)
         present[at] = True
         full = (*shape, self.num_sensors)
         return Grid(value.view(full), observed.view(full), time.view(shape), present.view(shape))
 
     def to(self, device: torch.device | str) -> Batch:
-        """The same batch on another device."""
+        """The same batch on another device, but for its times: not every device has double precision."""
         moved: dict[str, Any] = {
-            name: tensor.to(device) for name, tensor in vars(self).items() if isinstance(tensor, Tensor)
+            name: value.to(device)
+            for name in self.__dataclass_fields__
+            if name != "time" and isinstance(value := getattr(self, name), Tensor)
         }
-        fields = {name: moved[name] for name in self.__dataclass_fields__ if name in moved}
-        return replace(self, **fields)
+        return replace(self, **moved)
 
     # -------------------------------------------------- long series (end of Sec. 3.4)
 
@@ -145,8 +146,8 @@ class Batch:
             self,
             slot_sample=first[self.slot_sample] + self.rank // most,
             statics=self.statics[owner],
-            label=None if self.label is None else self.label[owner],
-            goal=None if self.goal is None else self.goal[owner],
+            target=None if self.target is None else self.target[owner],
+            weight=None if self.weight is None else self.weight[owner],
         )
         return batch, Segments.of(owner, self.num_samples, ordered=True)
 
@@ -159,6 +160,6 @@ class Batch:
             value=self.value[kept],
             sensor=self.sensor[kept],
             slot=place[self.slot[kept]],
-            time=self.time[keep],
+            time=self.time[keep.to(self.time.device)],
             slot_sample=self.slot_sample[keep],
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,12 @@ from numpy.typing import NDArray
 
 from raindrop.batch.batch import Batch
 from raindrop.batch.scaling import Scaler
-from raindrop.errors import ConfigError, DataError, count_of
+from raindrop.errors import ConfigError
 from raindrop.table.event_table import EventTable
 
 Positions = NDArray[np.int64]
-MAX_READINGS = 250_000  # readings in one batch when no gradient is needed
+MAX_SAMPLES = 512  # in one batch when no gradient is needed
+MAX_CELLS = 1 << 23  # readings x sensors, and padded times x sensors, that are worked on at once (32 MB per array)
 
 
 class Collator:
@@ -26,26 +28,40 @@ class Collator:
         self,
         table: EventTable,
         scaler: Scaler,
-        classes: NDArray[Any] | None = None,
         *,
+        truth: NDArray[Any] | None = None,
+        targets: NDArray[Any] | None = None,
+        weights: NDArray[np.float32] | None = None,
         ignore_unknown: bool = False,
     ):
+        """`truth` is what predictions are judged by, `targets` (the same where not given) what the loss sees."""
         self.table = table
         self.scaler = scaler
         self.codes = scaler.sensor_codes(table, ignore_unknown=ignore_unknown)
         self.statics = scaler.encode_statics(table)
-        self.labels = None if classes is None else encode_labels(table.labels, classes)
-        self.goals: NDArray[np.float32] | None = None  # (samples, classes) to learn instead of labels
+        self.truth = truth
+        self.targets = truth if targets is None else targets
+        self.weights = weights
 
     def __len__(self) -> int:
         return len(self.table)
 
+    @cached_property
+    def num_times(self) -> NDArray[np.int64]:
+        """(samples,) distinct timestamps of each sample."""
+        time, owner = np.asarray(self.table.time[self.table.rows()]), np.repeat(np.arange(len(self)), self.table.count)
+        new = np.ones(len(time), dtype=bool)
+        new[1:] = (time[1:] != time[:-1]) | (owner[1:] != owner[:-1])
+        return np.bincount(owner[new], minlength=len(self))
+
     def part(self, positions: Positions) -> Collator:
         """Only the samples at `positions`, scaled as here."""
         part = copy(self)
+        part.__dict__.pop("num_times", None)
         part.table, part.statics = self.table[positions], self.statics[positions]
-        part.labels = None if self.labels is None else self.labels[positions]
-        part.goals = None if self.goals is None else self.goals[positions]
+        for name in ("truth", "targets", "weights"):
+            column = getattr(self, name)
+            setattr(part, name, None if column is None else column[positions])
         return part
 
     def batch(
@@ -85,40 +101,40 @@ class Collator:
             slot_sample=torch.from_numpy(owner[new]),
             statics=torch.from_numpy(self.statics[positions]),
             num_sensors=width,
-            label=None if self.labels is None else torch.from_numpy(self.labels[positions]),
-            goal=None if self.goals is None else torch.from_numpy(self.goals[positions]),
+            target=None if self.targets is None else torch.from_numpy(self.targets[positions]),
+            weight=None if self.weights is None else torch.from_numpy(self.weights[positions]),
         )
 
 
 def in_order(data: Collator) -> Iterator[Batch]:
     """All samples in order, as batches of bounded size."""
-    number = np.arange(len(data)) // 512 + np.cumsum(data.table.count) // MAX_READINGS
-    for positions in np.split(np.arange(len(data)), np.flatnonzero(np.diff(number)) + 1):
-        if len(positions):
-            yield data.batch(positions)
+    for positions in bounded(data, np.arange(len(data)), MAX_SAMPLES):
+        yield data.batch(positions)
 
 
-def encode_labels(labels: NDArray[Any], classes: NDArray[Any]) -> Positions:
-    """Position of each label in `classes`."""
-    if labels.dtype.kind != classes.dtype.kind and {labels.dtype.kind, classes.dtype.kind} - set("biu"):
-        labels, classes = labels.astype(str), classes.astype(str)
-    order = np.argsort(classes)  # as text, 10 comes before 2
-    code = order[np.searchsorted(classes, labels, sorter=order).clip(max=len(classes) - 1)]
-    wrong = classes[code] != labels
-    if wrong.any():
-        known = ", ".join(f"'{name}'" for name in classes[:20])
-        raise DataError(
-            f"{count_of(int(wrong.sum()), len(labels), 'samples')} have a label that was not there in training "
-            f"(first: '{labels[wrong][0]}').\nThe model knows the classes {known}."
-        )
-    return np.asarray(code, dtype=np.int64)
+def bounded(data: Collator, positions: Positions, max_samples: int | None = None) -> Iterator[Positions]:
+    """Cut `positions` into runs so that what a model allocates for each stays bounded.
+
+    That is readings x sensors for models on flat readings, and samples x longest series x sensors for models on a
+    padded grid. A sample that is larger than the bound is a run of its own.
+    """
+    sensors, most = len(data.scaler.sensors), max_samples or len(positions)
+    start = 0
+    while start < len(positions):
+        run = positions[start : start + most]
+        flat = np.cumsum(data.table.count[run])
+        padded = np.maximum.accumulate(data.num_times[run]) * np.arange(1, len(run) + 1)
+        fitting = int(np.searchsorted(np.maximum(flat, padded) * sensors, MAX_CELLS, side="right"))
+        run = run[: max(fitting, 1)]
+        yield run
+        start += len(run)
 
 
 def plan_batches(
     size: int,
     rng: np.random.Generator,
     *,
-    labels: Positions,
+    strata: Positions,
     lengths: NDArray[np.int64],
     balanced: bool = False,
     bucketed: bool = False,
@@ -129,12 +145,14 @@ def plan_batches(
     every class; a class is gone through in random order again and again. Bucketed: samples of similar length
     together, which spares models with a dense grid their padding.
     """
-    total = len(labels)
+    total = len(strata)
     num_batches = max(1, -(-total // size))
     if balanced:
-        classes = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+        classes = [np.flatnonzero(strata == stratum) for stratum in np.unique(strata)]
         if size < len(classes):
-            raise ConfigError(f"A balanced batch of {size} cannot hold all {len(classes)} classes; raise train.batch.")
+            raise ConfigError(
+                f"A balanced batch of {size} samples cannot hold all {len(classes)} classes; raise train.batch_size."
+            )
         drawn = []
         for rank, members in enumerate(classes):
             share = size // len(classes) + (rank < size % len(classes))

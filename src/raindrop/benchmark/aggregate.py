@@ -13,7 +13,7 @@ from scipy import stats
 from raindrop.benchmark.jobs import Cell, Facts
 from raindrop.benchmark.spec import Experiment, column_name
 from raindrop.benchmark.store import Store
-from raindrop.tasks.metrics import LOWER_IS_BETTER, NAMES
+from raindrop.tasks.metrics import metric_of
 
 ByColumn = dict[tuple[str, str, str, str], dict[int, float]]
 UNSCALED = frozenset({"log_loss"})  # every other figure is shown in percent
@@ -117,7 +117,7 @@ def best_row(block: dict[str, dict[int, float]], metric: str) -> str | None:
     means = {name: float(np.mean(list(found.values()))) for name, found in block.items() if len(found) == most > 0}
     if not means:
         return None
-    return (min if metric in LOWER_IS_BETTER else max)(means, key=lambda name: means[name])
+    return (min if metric_of(metric).lower_is_better else max)(means, key=lambda name: means[name])
 
 
 def against(best: dict[int, float], rival: dict[int, float], metric: str) -> tuple[float | None, int, float | None]:
@@ -125,7 +125,7 @@ def against(best: dict[int, float], rival: dict[int, float], metric: str) -> tup
     common = sorted(set(best) & set(rival))
     if not common:
         return None, 0, None
-    sign = -1 if metric in LOWER_IS_BETTER else 1
+    sign = -1 if metric_of(metric).lower_is_better else 1
     gaps = sign * np.array([best[number] - rival[number] for number in common])
     if len(common) < 3 or np.ptp(gaps) < 1e-12:
         return float(gaps.mean()), len(common), None
@@ -146,7 +146,7 @@ def verdicts(experiment: Experiment, values: ByColumn) -> list[str]:
             blends = (_blend_beside(trees, name, block[name], metric) for name in rows.get("blend", ()))
             clauses = [clause for clause in (_networks_beside(trees, networks, metric), *blends) if clause]
             if clauses:
-                said.append(f"{column_name(scenario, setting)}, {NAMES[metric]}: {'; '.join(clauses)}.")
+                said.append(f"{column_name(scenario, setting)}, {metric_of(metric).title}: {'; '.join(clauses)}.")
     return said
 
 

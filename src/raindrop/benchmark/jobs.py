@@ -21,13 +21,13 @@ from raindrop.benchmark.ranking import rank_sensors
 from raindrop.benchmark.spec import Experiment, Row, Setting, Splits
 from raindrop.benchmark.store import Store
 from raindrop.errors import ConfigError
-from raindrop.estimators.classifier import Classifier, load
+from raindrop.estimators import Classifier, load
 from raindrop.files import content_checksum, to_json
 from raindrop.models.registry import MODELS
 from raindrop.table.event_table import EventTable
 from raindrop.table.hide import hide_random_sensors, hide_sensors, number_hidden
 from raindrop.tasks.metrics import better
-from raindrop.training.loop import TrainConfig
+from raindrop.training.config import TrainConfig
 from raindrop.version import VERSION, source_checksum
 
 SOURCE = source_checksum()  # now, since files may be edited while a model trains

@@ -11,7 +11,7 @@ import polars as pl
 from raindrop.benchmark.aggregate import Summary, shown
 from raindrop.benchmark.spec import column_name
 from raindrop.files import atomic_file, write_text
-from raindrop.tasks.metrics import NAMES
+from raindrop.tasks.metrics import metric_of
 
 Grid = tuple[str, list[str], list[list[str]]]  # heading, names of the columns, rows
 
@@ -113,7 +113,7 @@ def _overviews(summary: Summary, bold: Callable[[str], str], escape: Callable[[s
                     if most:
                         rows.append([escape(row.name), str(most), *(_of(held[name], most, bold) for name in settings)])
                 scenario = f"{splits.name}, " if splits.name else ""
-                heading = f"{scenario}{hidden} sensors hidden, {NAMES[metric]}"
+                heading = f"{scenario}{hidden} sensors hidden, {metric_of(metric).title}"
                 found.append((heading, ["", "splits", *settings], rows))
     return found
 
@@ -126,7 +126,7 @@ def _blocks(summary: Summary, bold: Callable[[str], str], escape: Callable[[str]
         names = ["", "splits"]
         for metric in summary.experiment.metrics:
             of = here.filter(pl.col("metric") == metric)
-            names += [NAMES[metric], *_extras(of), "behind (p)"]
+            names += [metric_of(metric).title, *_extras(of), "behind (p)"]
         rows = []
         for row in summary.experiment.rows:
             held = here.filter(pl.col("row") == row.name)

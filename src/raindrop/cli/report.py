@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 from rich.markup import escape
 
-from raindrop.cli.samples import choose, console, has_label, labelled, read
+from raindrop.cli.samples import choose, console, labelled
+from raindrop.cli.train import read_for
 
 if TYPE_CHECKING:  # torch and polars load only when a command needs them
     from raindrop.estimators.classifier import Classifier
@@ -45,14 +46,14 @@ def explain(
         unknown_sensors: readings of sensors that training never saw are an error, or ignored.
         seed: of the samples that are picked, of hidden sensors and of every draw.
     """
-    from raindrop.estimators.classifier import load
+    from raindrop.estimators import load
     from raindrop.report import report_on, require_page, write_report
 
     require_page(out)
     clf = load(run).set_params(unknown_sensors=unknown_sensors)
     others = [load(other).set_params(unknown_sensors=unknown_sensors) for other in seeds]
-    table = read(data, label or (clf.label_ if label is None and has_label(data, clf.label_) else None), (), None)
-    chosen = labelled({"test": choose(table, run, part)})["test"]
+    table = read_for(clf, data, () if label is None else (label,))
+    chosen = labelled({"test": choose(table, run, part)}, list(clf.task_.labels))["test"]
     notes = {"Which samples": _which(run, part, len(table) - len(chosen)), **_left_out(data)}
     with console.status("training trees to compare with ..."):
         rivals = _trees(run, table, clf) if trees else {}
@@ -78,7 +79,7 @@ def report(run: Path, *, out: Path | None = None) -> None:
         run: folder that `raindrop train` wrote.
         out: the page; report.html in the run's folder where not given. Must not exist yet.
     """
-    from raindrop.estimators.classifier import load
+    from raindrop.estimators import load
     from raindrop.report import report_on_run, require_page, write_report
 
     path = run / "report.html" if out is None else out

@@ -25,17 +25,16 @@ def read(data: Path, label: str | None, statics: Sequence[str], group: str | Non
     return EventTable.read(data, **{name: value for name, value in options.items() if value is not None})
 
 
-def has_label(data: Path, label: str | None) -> bool:
-    """Whether the table in a folder has this column to predict."""
-    return label is not None and label in read(data, None, (), None).samples.columns
+def split_table(table: EventTable, split: str, seed: int, *, stratify: bool = True) -> dict[str, EventTable]:
+    """The parts by name that `--split` asks for; a random split has the same mix of classes in every part."""
+    from dataclasses import replace
 
-
-def split_as_told(table: EventTable, split: str, seed: int) -> dict[str, EventTable]:
-    """The parts by name that `--split` asks for."""
     if split == "none":
         return {"train": table}
     if split == "random":
-        return dict(zip(("train", "val", "test"), table.split(seed=seed), strict=True))
+        source = table if stratify else replace(table, roles=replace(table.roles, label=None))
+        parts = [replace(part, roles=table.roles) for part in source.split(seed=seed)]
+        return dict(zip(("train", "val", "test"), parts, strict=True))
     if not Path(split).exists() and ":" not in split:
         raise ConfigError(f"--split is 'random', 'none' or FILE:1 (split 1 of a file), not '{split}'.")
     return parts_of(table, split)
@@ -53,13 +52,23 @@ def part_of(table: EventTable, split: str, part: str) -> EventTable:
     return table if part == "all" else parts_of(table, split)["test" if part == "auto" else part]
 
 
-def labelled(parts: dict[str, EventTable]) -> dict[str, EventTable]:
-    """Without samples whose label is unknown, where others have one."""
-    kept = {name: part[part.labelled] if part.labelled.any() else part for name, part in parts.items()}
+def labelled(parts: dict[str, EventTable], labels: Sequence[str]) -> dict[str, EventTable]:
+    """Without the samples that have none of these labels, or not the table's own where none is named; says how many."""
+    import numpy as np
+
+    from raindrop.table.labels import missing_as_null
+
+    kept = {}
+    for name, part in parts.items():
+        columns = [column for column in labels if column in part.samples.columns]
+        known = part.labelled
+        if columns:
+            known = np.any([missing_as_null(part.samples[c]).is_not_null().to_numpy() for c in columns], axis=0)
+        kept[name] = part[known] if known.any() else part
     without = sum(len(part) - len(kept[name]) for name, part in parts.items())
     if without:
-        label = next(iter(parts.values())).roles.label
-        console.print(f"leaving out {without:,} samples without a label '{escape(str(label))}'")
+        names = ", ".join(labels) or next(iter(parts.values())).roles.label
+        console.print(f"leaving out {without:,} samples without a label '{escape(str(names))}'")
     return kept
 
 

@@ -1,5 +1,9 @@
 """Estimators with scikit-learn's conventions over an EventTable: fit, predict, embed, graphs, save and load."""
 
-from raindrop.estimators.classifier import Classifier, RaindropClassifier, load
+from raindrop.estimators.base import Estimator
+from raindrop.estimators.classifier import Classifier
+from raindrop.estimators.loading import ESTIMATORS, load
+from raindrop.estimators.multilabel import MultiLabelClassifier
+from raindrop.estimators.regressor import Regressor
 
-__all__ = ["Classifier", "RaindropClassifier", "load"]
+__all__ = ["ESTIMATORS", "Classifier", "Estimator", "MultiLabelClassifier", "Regressor", "load"]

@@ -18,7 +18,7 @@ from raindrop.errors import ConfigError, ModelFileError, suggest
 from raindrop.files import atomic_file, content_checksum, file_checksum, to_json, write_json
 from raindrop.version import VERSION
 
-FORMAT = 1
+FORMAT = 2
 
 
 def write_model(folder: Path, about: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Path:

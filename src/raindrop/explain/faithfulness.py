@@ -93,13 +93,13 @@ def _moved(
     speaks = (batch.senders.counts > 0).view(-1, M, 1) & ~torch.eye(M, dtype=torch.bool)  # (b, u, v)
     carries = speaks.flatten(1)
     number = carries.sum(1, keepdim=True)
-    before = torch.softmax(model(batch).logits.double(), -1)
+    before = torch.softmax(model(batch).scores.double(), -1)
     orders = [weight, *(torch.rand(weight.shape, generator=generator) for _ in range(draws))]
     out = np.zeros((1 + draws, len(shares), batch.num_samples))
     for at, order in enumerate(orders):
         rank = order.masked_fill(~carries, -1.0).argsort(dim=1, descending=True, stable=True).argsort(1)
         for place, share in enumerate(shares):
             keep = (rank >= (share * number).round()) | ~carries
-            after = torch.softmax(model(batch, keep.view(-1, M, M).to(batch.value.dtype)).logits.double(), -1)
+            after = torch.softmax(model(batch, keep.view(-1, M, M).to(batch.value.dtype)).scores.double(), -1)
             out[at, place] = (after - before).abs().sum(1).numpy() / 2
     return np.stack([out[0], out[1:].mean(0)])

@@ -12,7 +12,6 @@ from rich.progress import track
 
 from raindrop.errors import DataError, suggest
 from raindrop.estimators.classifier import Classifier
-from raindrop.models.layers import softmax
 from raindrop.table.event_table import EventTable
 
 MAX_READINGS = 400_000  # of copies that are scored at once
@@ -82,9 +81,7 @@ def _chunks(classifier: Classifier, table: EventTable, sample: Positions) -> Any
 @torch.inference_mode()
 def _scored(classifier: Classifier, copies: EventTable, column: int) -> NDArray[np.float64]:
     """(copy,) the probability of the class at `column`."""
-    model = classifier.model_.eval()
-    said = (softmax(model(batch).logits) for batch in classifier.batches(copies))
-    parts = [classifier.calibrator_(probability)[:, column] for probability in said]
+    parts = [classifier.to_predictions(output)[:, column] for _, output in classifier.run_model(copies)]
     return np.concatenate([np.zeros(0), *parts])
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from raindrop.batch.batch import Batch
 from raindrop.batch.collate import Collator
+from raindrop.tasks.base import Task
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,7 @@ class DataSpec:
     """What a model must know of the data before it sees any."""
 
     sensors: tuple[str, ...]
-    num_classes: int
+    task: Task
     static_width: int = 0
     window: tuple[float, float] = (0.0, 48.0)
     """Earliest and latest time of a training reading, in the table's unit."""
@@ -27,17 +28,22 @@ class DataSpec:
         """M."""
         return len(self.sensors)
 
+    @property
+    def num_outputs(self) -> int:
+        """Scores per sample."""
+        return self.task.num_outputs
+
 
 @dataclass(frozen=True)
 class Output:
-    """What a model says about a batch."""
+    """What a model computes for a batch."""
 
-    logits: Tensor  # (b, class)
+    scores: Tensor  # (b, output) what the task turns into predictions, such as logits
     embedding: Tensor  # (b, z)
-    penalty: Tensor  # () added to the cross entropy
+    penalty: Tensor  # () added to the task's loss
     edges: Tensor | None = None  # (b, u, v) weight of the edge from sensor u to sensor v
     time_weights: Tensor | None = None  # (s, v) attention of sensor v to timestamp s, sums to 1 over a sample
-    members: Tensor | None = None  # (b, member, class) logits of each of several classifiers that learn for themselves
+    members: Tensor | None = None  # (b, member, output) scores of each member of an ensemble
 
 
 class Model(nn.Module, ABC):
@@ -48,7 +54,7 @@ class Model(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, batch: Batch) -> Output:
-        """Logits and whatever else the model has to tell."""
+        """Scores, and whatever else the model offers."""
 
     @property
     def network(self) -> Model:
@@ -56,15 +62,15 @@ class Model(nn.Module, ABC):
         return self
 
     def prepare(self, training: Collator, validation: Collator | None, seed: int) -> None:
-        """What must be learned before the first step of training, kept in buffers; most need nothing."""
+        """Learn what must be known before the first training step, and keep it in buffers; most need nothing."""
 
     def finish(self, validation: Collator | None) -> dict[str, Any]:
-        """What must be chosen once training is over, kept in buffers; what there is to tell of it."""
+        """Choose what must be chosen once training is over, and keep it in buffers; returns notes about it."""
         return {}
 
 
 class DirectModel(Model):
-    """A model that learns in its own way instead of by gradients; what it learned are its buffers."""
+    """A model that is not trained by gradients; what it learned are its buffers."""
 
     @abstractmethod
     def fit(self, training: Collator, validation: Collator | None, seed: int) -> list[dict[str, Any]]:

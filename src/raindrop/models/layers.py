@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, cast
+from typing import Literal
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from raindrop.batch.batch import Batch
@@ -79,7 +77,7 @@ class Head(nn.Module):
         bend = nn.Sigmoid() if activation == "sigmoid" else nn.ReLU()
         if members:
             self.classifier: nn.Module = EnsembleHead(
-                width, hidden, members, spec.num_classes, activation=bend, dropout=dropout
+                width, hidden, members, spec.num_outputs, activation=bend, dropout=dropout
             )
             return
         self.classifier = nn.Sequential(
@@ -87,7 +85,7 @@ class Head(nn.Module):
             nn.Linear(width, hidden),
             bend,
             nn.Dropout(dropout),
-            nn.Linear(hidden, spec.num_classes),
+            nn.Linear(hidden, spec.num_outputs),
         )
 
     def forward(self, embedding: Tensor, statics: Tensor) -> Tensor:
@@ -153,11 +151,6 @@ class StateHeadConfig:
             activation="relu",
             dropout=dropout,
         )
-
-
-def softmax(logits: Tensor) -> NDArray[np.float32]:
-    """The one place where logits become probabilities."""
-    return cast(NDArray[np.float32], torch.softmax(logits.double(), dim=-1).float().numpy())
 
 
 def at_slots(batch: Batch) -> Tensor:

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import precision_recall_curve, roc_curve
 
-from raindrop.batch.collate import encode_labels
 from raindrop.errors import ConfigError, DataError
 from raindrop.estimators.classifier import Classifier
 from raindrop.report.card import Card, card_of
@@ -19,7 +18,7 @@ from raindrop.report.graphs import Reading, readings_of
 from raindrop.table.event_table import EventTable
 from raindrop.table.hide import hide_random_sensors
 from raindrop.tasks.bootstrap import Interval, bootstrap
-from raindrop.tasks.metrics import Calibration, calibration
+from raindrop.tasks.metrics import ReliabilityCurve, reliability_curve
 
 HIDDEN = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 
@@ -49,7 +48,7 @@ class Report:
     truth: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     probability: NDArray[np.float32] = field(default_factory=lambda: np.empty((0, 2), dtype=np.float32))
     scores: list[Score] = field(default_factory=list)
-    calibration: Calibration | None = None
+    calibration: ReliabilityCurve | None = None
     readings: list[Reading] = field(default_factory=list)
     cases: list[Case] = field(default_factory=list)
     chosen: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -116,8 +115,7 @@ def report_on(
         raise ConfigError(f"samples={samples}: a report shows at least one sample.")
     if not len(table):
         raise DataError("The table is empty, so there is nothing to report on.")
-    table = classifier._with_label(table)
-    truth = encode_labels(table.labels, classifier.classes_)
+    truth = classifier.truth(table)
     probability = classifier.predict_proba(table)
     chosen = choose(truth, probability, samples, seed)
     base = report_on_run(classifier, title=title)
@@ -129,7 +127,7 @@ def report_on(
         truth=truth,
         probability=probability,
         scores=[_score(name, model, table, seed) for name, model in models.items()],
-        calibration=calibration(truth, probability),
+        calibration=reliability_curve(truth, probability),
         readings=readings_of(classifier, table, truth, others, seed),
         cases=cases(classifier, table[chosen], truth[chosen], MOST_READINGS),
         chosen=chosen,
@@ -138,7 +136,7 @@ def report_on(
 
 
 def _score(name: str, classifier: Classifier, table: EventTable, seed: int) -> Score:
-    truth = encode_labels(classifier._with_label(table).labels, classifier.classes_)
+    truth = classifier.truth(table)
     probability = classifier.predict_proba(table)
     robustness = []
     for share in HIDDEN:

@@ -98,8 +98,8 @@ def _calibration(report: Report) -> Any:
     held = report.calibration
     assert held is not None
     chart.segment(held.predicted, held.low, held.predicted, held.high, color=OURS, line_width=2, alpha=0.5)
-    chart.line(held.predicted, held.came_true, color=OURS, line_width=2)
-    chart.scatter(held.predicted, held.came_true, color=OURS, size=8)
+    chart.line(held.predicted, held.observed, color=OURS, line_width=2)
+    chart.scatter(held.predicted, held.observed, color=OURS, size=8)
     return chart
 
 

@@ -19,7 +19,8 @@ from raindrop.report.cases import Case
 from raindrop.report.content import HIDDEN, Report
 from raindrop.report.figures import PALETTE, all_figures
 from raindrop.report.graphs import Reading
-from raindrop.tasks.bootstrap import FIGURES
+
+FIGURES = ("auroc", "auprc", "accuracy", "f1", "brier", "log_loss")
 
 EDGES_OF_A_SAMPLE = 100  # a picture with more cannot be read
 NAMES = {

@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import precision_recall_curve, roc_curve
 
-from raindrop.batch.collate import encode_labels
 from raindrop.errors import ConfigError, DataError, MissingExtraError
 from raindrop.estimators.classifier import Classifier
 from raindrop.graphs.graph import SensorGraph
 from raindrop.table.event_table import EventTable
-from raindrop.tasks.metrics import calibration
+from raindrop.tasks.metrics import reliability_curve
 
 try:
     from matplotlib.axes import Axes
@@ -127,7 +126,7 @@ def robustness(
         raise ConfigError("There is no classifier to draw a curve of.")
     figure, (axes,) = _panels(1, 4.5)
     for at, (name, classifier) in enumerate(classifiers.items()):
-        truth = encode_labels(classifier._with_label(table).labels, classifier.classes_)
+        truth = classifier.truth(table)
         hidden = [hide_random_sensors(table, share, seed=seed) for share in shares]
         found = [bootstrap(truth, classifier.predict_proba(part), ["auroc"], seed=seed)["auroc"] for part in hidden]
         colour, percent = COLOURS[at % len(COLOURS)], [100 * share for share in shares]
@@ -156,9 +155,9 @@ def scores(truth: ArrayLike, probabilities: Mapping[str, NDArray[Any]], *, label
         roc.plot(*roc_curve(codes, probability[:, 1])[:2], color=colour, label=_plain(name))
         precision, called, _ = precision_recall_curve(codes, probability[:, 1])
         recall.plot(called, precision, color=colour)
-        held = calibration(codes, probability)
-        reach = [held.came_true - held.low, held.high - held.came_true]
-        honest.errorbar(held.predicted, held.came_true, np.maximum(reach, 0), fmt="o-", color=colour, markersize=4)
+        held = reliability_curve(codes, probability)
+        reach = [held.observed - held.low, held.high - held.observed]
+        honest.errorbar(held.predicted, held.observed, np.maximum(reach, 0), fmt="o-", color=colour, markersize=4)
     roc.plot([0, 1], [0, 1], "--", color=GREY)
     recall.axhline(codes.mean(), linestyle="--", color=GREY)
     honest.plot([0, 1], [0, 1], "--", color=GREY)

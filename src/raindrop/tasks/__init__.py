@@ -1,1 +1,14 @@
-"""What is predicted: targets, losses, predictions, metrics and how sure they are."""
+"""What is predicted: targets, losses, predictions, metrics and how sure they are.
+
+A task is one small object (base.py) that models, the training loop and the estimators share; nothing outside this room
+and the estimators asks which task it is.
+"""
+
+from raindrop.tasks.base import Task
+from raindrop.tasks.classification import Classification
+from raindrop.tasks.multilabel import MultiLabel
+from raindrop.tasks.regression import Regression
+
+__all__ = ["TASKS", "Classification", "MultiLabel", "Regression", "Task"]
+
+TASKS: dict[str, type[Task]] = {task.name: task for task in (Classification, MultiLabel, Regression)}

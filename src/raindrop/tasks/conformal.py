@@ -1,15 +1,17 @@
-"""Sets of classes that hold the right one as often as asked: split conformal prediction.
+"""Split conformal prediction: sets of classes and intervals that contain the truth as often as asked.
 
 With n validation samples, a class belongs to a sample's set if its probability is at least the k-th largest that a
-validation sample gave to its right class, k = ceil((n + 1) coverage). If new samples come from where the validation
-samples came from and these chose nothing else, the set holds the right class with probability at least `coverage`,
-for any n and any model (Vovk et al., "Algorithmic learning in a random world", 2005; the score is that of Sadinle
-et al., JASA 2019, whose sets are the smallest on average).
+validation sample gave to its true class, k = ceil((n + 1) coverage). If new samples come from the same source as the
+validation samples, and these were used for nothing else, the set contains the true class with probability at least
+`coverage`, for any n and any model (Vovk et al., "Algorithmic learning in a random world", 2005; the score is that of
+Sadinle et al., JASA 2019, whose sets are the smallest on average). Intervals of quantities widen the predicted
+quantiles by the k-th smallest distance that a validation sample lay outside them (Romano et al., NeurIPS 2019).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -20,37 +22,83 @@ from raindrop.errors import ConfigError
 
 
 @dataclass(frozen=True, eq=False)
-class Conformal:
-    """The probability that each validation sample gave to its right class, in rising order, and that class."""
+class ConformalSets:
+    """The probability that each validation sample gave to its true class, in rising order, and that class."""
 
-    right: NDArray[np.float32]
+    true_class: NDArray[np.float32]
     code: NDArray[np.int64]
 
     @classmethod
     def fit(cls, truth: NDArray[np.int64], probability: NDArray[np.float32]) -> Self:
-        """Learn from the codes of the right classes and (samples, classes)."""
-        right = probability[np.arange(len(truth)), truth]
-        order = np.argsort(right, kind="stable")
-        return cls(right[order], truth[order].astype(np.int64))
+        """Learn from the codes of the true classes and (samples, classes)."""
+        true_class = probability[np.arange(len(truth)), truth].astype(np.float32)
+        order = np.argsort(true_class, kind="stable")
+        return cls(true_class[order], truth[order].astype(np.int64))
 
     def sets(self, probability: NDArray[Any], coverage: float, *, by_class: bool = False) -> NDArray[np.bool_]:
-        """(samples, classes): who belongs to the set.
+        """(samples, classes): which classes belong to each sample's set.
 
         By class, each class is covered by itself, however rare it is: its validation samples alone set its threshold.
         """
-        require_share(coverage)
-        classes = range(probability.shape[1])
-        held = [self.right[self.code == code] if by_class else self.right for code in classes]
-        return probability >= np.array([threshold(right, coverage) for right in held], dtype=np.float32)
+        require_coverage(coverage)
+        codes = range(probability.shape[1])
+        scores = [self.true_class[self.code == code] if by_class else self.true_class for code in codes]
+        return probability >= np.array([_threshold(of_class, coverage) for of_class in scores], dtype=np.float32)
 
 
-def threshold(right: NDArray[np.float32], coverage: float) -> float:
-    """The k-th largest of the rising numbers; 0, which lets everything in, where they are too few to tell."""
-    k = math.ceil((len(right) + 1) * coverage - 1e-9)  # 100 x 0.07 is a little more than 7
-    return float(right[-k]) if k <= len(right) else 0.0
+def _threshold(rising: NDArray[np.float32], coverage: float) -> float:
+    """The k-th largest of the rising numbers; 0, which admits every class, where they are too few."""
+    k = _rank(len(rising), coverage)
+    return float(rising[-k]) if k <= len(rising) else 0.0
 
 
-def require_share(coverage: float) -> None:
+def _rank(n: int, coverage: float) -> int:
+    return math.ceil((n + 1) * coverage - 1e-9)  # in floating point 100 x 0.07 is a little more than 7
+
+
+@dataclass(frozen=True, eq=False)
+class ConformalIntervals:
+    """How far each validation sample lay outside the predicted quantiles; negative where it lay within."""
+
+    distance: NDArray[np.float32]  # (quantity, pair, n) rising; inf behind the samples that have the quantity
+    count: NDArray[np.int64]  # (quantity,) samples that have it
+
+    @classmethod
+    def fit(cls, truth: NDArray[Any], predicted: NDArray[Any]) -> Self:
+        """Learn from (samples, quantity), NaN where unknown, and predicted quantiles (samples, quantity, level).
+
+        Levels are symmetric: the first and the last are a pair, and so on; a point prediction is its own pair.
+        """
+        pairs = (predicted.shape[2] + 1) // 2
+        low = predicted[:, :, :pairs].astype(np.float64)
+        high = predicted[:, :, ::-1][:, :, :pairs].astype(np.float64)
+        outside = np.maximum(low - truth[..., None], truth[..., None] - high)  # (n, quantity, pair)
+        known = ~np.isnan(truth)
+        rising = np.sort(np.where(known[..., None], outside, np.inf), axis=0)
+        return cls(np.ascontiguousarray(rising.transpose(1, 2, 0), dtype=np.float32), known.sum(0))
+
+    def intervals(self, predicted: NDArray[Any], coverage: float, levels: Sequence[float]) -> NDArray[np.float64]:
+        """(samples, quantity, 2): low and high; infinite where the validation samples are too few for the coverage."""
+        require_coverage(coverage)
+        pairs = (len(levels) + 1) // 2
+        nominal = [levels[-1 - pair] - levels[pair] for pair in range(pairs)]
+        pair = int(np.argmin(np.abs(np.array(nominal) - coverage)))
+        low = predicted[:, :, pair].astype(np.float64)
+        high = predicted[:, :, len(levels) - 1 - pair].astype(np.float64)
+        widen = np.array([self._margin(at, pair, coverage) for at in range(predicted.shape[1])])
+        low, high = low - widen, high + widen
+        with np.errstate(invalid="ignore"):
+            middle = (low + high) / 2
+        crossed = low > high  # by a negative margin
+        return np.stack([np.where(crossed, middle, low), np.where(crossed, middle, high)], axis=-1)
+
+    def _margin(self, quantity: int, pair: int, coverage: float) -> float:
+        count = int(self.count[quantity])
+        k = _rank(count, coverage)
+        return float(self.distance[quantity, pair, k - 1]) if k <= count else math.inf
+
+
+def require_coverage(coverage: float) -> None:
     """Raise unless there can be such a coverage."""
     if not 0 < coverage < 1:
-        raise ConfigError(f"coverage={coverage}: how often a set shall hold the right class, above 0 and below 1.")
+        raise ConfigError(f"coverage={coverage}: the share of samples to cover lies above 0 and below 1.")

@@ -1,9 +1,12 @@
-"""How good predictions are: one place computes each figure, for training, evaluation and tables alike."""
+"""Metrics: how good predictions are. Each has one definition, used in training, evaluation, intervals and tables.
+
+To add a metric, write its function and add its line to METRICS.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,144 +17,273 @@ from sklearn import metrics as sk
 from raindrop.errors import ConfigError, suggest
 
 Codes = NDArray[np.int64]
-Probabilities = NDArray[Any]
+Floats = NDArray[np.float64]
+Array = NDArray[Any]
 
 
-def _ranking(score: Callable[..., Any], truth: Codes, probability: Probabilities) -> float:
-    """Binary: of the last class. More classes: mean over classes of one against the rest."""
+@dataclass(frozen=True)
+class Metric:
+    """A number that says how good predictions are."""
+
+    title: str
+    """For tables and pictures."""
+    compute: Callable[[Array, Array], float]
+    """(truth, predicted) -> value; NaN where the samples do not allow one."""
+    lower_is_better: bool = False
+    is_share: bool = True
+    """Whether it lies between 0 and 1, so that tables may show it in percent."""
+    weighted: Callable[[Array, Array, Floats], Floats] | None = None
+    """(truth, predicted, counts (draw, sample)) -> (draw,): its value where each sample counts so often."""
+
+    def __call__(self, truth: Array, predicted: Array) -> float:
+        return self.compute(truth, predicted)
+
+
+# ---------------------------------------------------------------- classes: truth (n,) codes, predicted (n, class)
+
+
+def _one_vs_rest(score: Callable[..., Any], truth: Codes, probability: Array) -> float:
+    """Two classes: of the second, the positive one. More: the mean over classes of one against the rest."""
     if len(np.unique(truth)) < 2:
         return float("nan")
-    if probability.shape[1] == 2:
-        return float(score(truth == 1, probability[:, 1]))
-    present = np.unique(truth)
-    return float(np.mean([score(truth == code, probability[:, code]) for code in present]))
+    codes = [1] if probability.shape[1] == 2 else np.unique(truth).tolist()
+    return float(np.mean([score(truth == code, probability[:, code]) for code in codes]))
 
 
-def auroc(truth: Codes, probability: Probabilities) -> float:
+def auroc(truth: Codes, probability: Array) -> float:
     """Area under the ROC curve."""
-    return _ranking(sk.roc_auc_score, truth, probability)
+    return _one_vs_rest(sk.roc_auc_score, truth, probability)
 
 
-def auprc(truth: Codes, probability: Probabilities) -> float:
+def auprc(truth: Codes, probability: Array) -> float:
     """Area under the precision-recall curve (average precision)."""
-    return _ranking(sk.average_precision_score, truth, probability)
+    return _one_vs_rest(sk.average_precision_score, truth, probability)
 
 
-def accuracy(truth: Codes, probability: Probabilities) -> float:
+def accuracy(truth: Codes, probability: Array) -> float:
     """Share of samples whose most probable class is right."""
     return float((probability.argmax(1) == truth).mean())
 
 
-def _macro(score: Callable[..., Any], truth: Codes, probability: Probabilities) -> float:
+def _macro(score: Callable[..., Any], truth: Codes, probability: Array) -> float:
     labels = np.arange(probability.shape[1])
     return float(score(truth, probability.argmax(1), labels=labels, average="macro", zero_division=0))
 
 
-def precision(truth: Codes, probability: Probabilities) -> float:
+def precision(truth: Codes, probability: Array) -> float:
     """Precision, mean over classes."""
     return _macro(sk.precision_score, truth, probability)
 
 
-def recall(truth: Codes, probability: Probabilities) -> float:
+def recall(truth: Codes, probability: Array) -> float:
     """Recall, mean over classes."""
     return _macro(sk.recall_score, truth, probability)
 
 
-def f1(truth: Codes, probability: Probabilities) -> float:
+def f1(truth: Codes, probability: Array) -> float:
     """F1 score, mean over classes."""
     return _macro(sk.f1_score, truth, probability)
 
 
-def log_loss(truth: Codes, probability: Probabilities) -> float:
-    """Mean negative log probability of the right class."""
-    right = probability[np.arange(len(truth)), truth]
-    return float(-np.log(np.maximum(right, 1e-12)).mean())
+def log_loss(truth: Codes, probability: Array) -> float:
+    """Mean negative log probability of the true class."""
+    return float(_log_losses(truth, probability).mean())
 
 
-def brier(truth: Codes, probability: Probabilities) -> float:
-    """Mean squared distance from the right answer; for two classes that of the second class."""
-    wanted = np.eye(probability.shape[1])[truth]
-    squared = ((probability - wanted) ** 2).sum(1)
-    return float(squared.mean() / (2 if probability.shape[1] == 2 else 1))
+def brier(truth: Codes, probability: Array) -> float:
+    """Mean squared distance from the one-hot truth; halved for two classes, where both terms are the same."""
+    return float(_squared_distances(truth, probability).mean())
+
+
+def _log_losses(truth: Codes, probability: Array) -> Floats:
+    return -np.log(np.maximum(probability[np.arange(len(truth)), truth], 1e-12))
+
+
+def _squared_distances(truth: Codes, probability: Array) -> Floats:
+    classes = probability.shape[1]
+    squared: Floats = ((probability - np.eye(classes)[truth]) ** 2).sum(1) / (2 if classes == 2 else 1)
+    return squared
 
 
 @dataclass(frozen=True)
-class Calibration:
-    """Samples in groups of similar predicted probability: what was predicted, and what came true."""
+class ReliabilityCurve:
+    """Samples in bins of similar predicted probability: what was predicted, and how often it happened."""
 
-    predicted: NDArray[np.float64]  # (group,) mean predicted probability
-    came_true: NDArray[np.float64]  # (group,) share
-    low: NDArray[np.float64]  # (group,) Wilson's 95 % interval of that share
-    high: NDArray[np.float64]
-    count: NDArray[np.int64]  # (group,) samples
+    predicted: Floats  # (bin,) mean predicted probability
+    observed: Floats  # (bin,) share
+    low: Floats  # (bin,) Wilson's 95 % interval of that share
+    high: Floats
+    count: NDArray[np.int64]  # (bin,) samples
     error: float
     """Expected calibration error: the mean distance of the two, weighted by samples."""
 
 
-def calibration(truth: Codes, probability: Probabilities, groups: int = 10) -> Calibration:
+def reliability_curve(truth: Codes, probability: Array, bins: int = 10) -> ReliabilityCurve:
     """Two classes: the probability of the second. More: that of the predicted class, against being right.
 
-    Groups are of equal size, by probability; samples of equal probability share one.
+    Bins hold equally many samples, in order of probability; samples of equal probability share one.
     """
     binary = probability.shape[1] == 2
     score = np.asarray(probability[:, 1] if binary else probability.max(1), dtype=np.float64)
     happened = (truth == 1) if binary else (probability.argmax(1) == truth)
-    smaller = np.searchsorted(np.sort(score), score)  # (sample,) how many have a smaller probability
-    group = np.unique(smaller * groups // len(score), return_inverse=True)[1]
-    count = np.bincount(group)
-    predicted, share = np.bincount(group, score) / count, np.bincount(group, happened) / count
+    rank = np.searchsorted(np.sort(score), score)  # (sample,) how many have a smaller probability
+    bin_of = np.unique(rank * bins // len(score), return_inverse=True)[1]
+    count = np.bincount(bin_of)
+    predicted, share = np.bincount(bin_of, score) / count, np.bincount(bin_of, happened) / count
     z = 1.96
-    middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)
-    reach = z * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2)) / (1 + z**2 / count)
+    centre = (share + z**2 / (2 * count)) / (1 + z**2 / count)
+    margin = z * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2)) / (1 + z**2 / count)
     error = float((count * np.abs(predicted - share)).sum() / count.sum())
-    low, high = np.clip(middle - reach, 0, 1), np.clip(middle + reach, 0, 1)
-    return Calibration(predicted, share, low, high, count, error)
+    low, high = np.clip(centre - margin, 0, 1), np.clip(centre + margin, 0, 1)
+    return ReliabilityCurve(predicted, share, low, high, count, error)
 
 
-def calibration_error(truth: Codes, probability: Probabilities) -> float:
-    """Mean distance between what ten groups of samples of similar probability say and the share that came true."""
-    return calibration(truth, probability).error
+def calibration_error(truth: Codes, probability: Array) -> float:
+    """Expected calibration error over ten bins of equal size."""
+    return reliability_curve(truth, probability).error
 
 
-METRICS: dict[str, Callable[[Codes, Probabilities], float]] = {
-    "auroc": auroc,
-    "auprc": auprc,
-    "accuracy": accuracy,
-    "precision": precision,
-    "recall": recall,
-    "f1": f1,
-    "log_loss": log_loss,
-    "brier": brier,
-    "calibration_error": calibration_error,
+# ---------------------------------------------------------------- the same where samples count several times
+
+
+def _weighted_ranking(which: int) -> Callable[[Array, Array, Floats], Floats]:
+    def value(truth: Array, probability: Array, counts: Floats) -> Floats:
+        codes = [1] if probability.shape[1] == 2 else np.unique(truth).tolist()
+        of_codes = [_ranked(truth == code, probability[:, code], counts)[which] for code in codes]
+        mean: Floats = np.mean(of_codes, 0)
+        return mean
+
+    return value
+
+
+def _ranked(positive: NDArray[np.bool_], score: Array, counts: Floats) -> tuple[Floats, Floats]:
+    """(draw,) AUROC and average precision of one class; samples of equal score count as one step."""
+    if positive.all() or not positive.any():
+        undefined = np.full(len(counts), np.nan)
+        return undefined, undefined
+    order = np.argsort(-score, kind="stable")
+    ordered = score[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    true = np.add.reduceat(counts[:, order] * positive[order], starts, axis=1)  # (draw, step), highest score first
+    false = np.add.reduceat(counts[:, order] * ~positive[order], starts, axis=1)
+    true_so_far, false_so_far = true.cumsum(1), false.cumsum(1)
+    below = false_so_far[:, -1:] - false_so_far  # negatives with a lower score
+    area = (true * (below + false / 2)).sum(1) / (true_so_far[:, -1] * false_so_far[:, -1])
+    flagged = true_so_far + false_so_far
+    precision_at = true_so_far / np.where(flagged > 0, flagged, 1)
+    return area, (true * precision_at).sum(1) / true_so_far[:, -1]
+
+
+def _weighted_mean(per_sample: Callable[[Array, Array], Array]) -> Callable[[Array, Array, Floats], Floats]:
+    def value(truth: Array, predicted: Array, counts: Floats) -> Floats:
+        mean: Floats = counts @ per_sample(truth, predicted) / counts.sum(1)
+        return mean
+
+    return value
+
+
+def _weighted_f1(truth: Array, probability: Array, counts: Floats) -> Floats:
+    predicted, codes = probability.argmax(1), range(probability.shape[1])
+    hits = np.stack([counts @ ((predicted == c) & (truth == c)) for c in codes])
+    either = np.stack([counts @ ((predicted == c).astype(float) + (truth == c)) for c in codes])
+    mean: Floats = (2 * hits / np.where(either > 0, either, 1)).mean(0)
+    return mean
+
+
+# ---------------------------------------------------------------- quantities: truth (n,), predicted (n,) points
+
+
+def mae(truth: Array, predicted: Array) -> float:
+    """Mean absolute error."""
+    return float(np.abs(predicted - truth).mean())
+
+
+def rmse(truth: Array, predicted: Array) -> float:
+    """Root mean squared error."""
+    return float(np.sqrt(np.square(predicted - truth).mean()))
+
+
+def r2(truth: Array, predicted: Array) -> float:
+    """Share of the variance explained; NaN where all true values are equal."""
+    spread = np.square(truth - truth.mean()).sum()
+    return float(1 - np.square(predicted - truth).sum() / spread) if spread > 0 else float("nan")
+
+
+def _weighted_r2(truth: Array, predicted: Array, counts: Floats) -> Floats:
+    total = counts.sum(1)
+    spread = counts @ np.square(truth) - np.square(counts @ truth) / total
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share: Floats = 1 - counts @ np.square(predicted - truth) / np.where(spread > 0, spread, np.nan)
+    return share
+
+
+def _weighted_rmse(truth: Array, predicted: Array, counts: Floats) -> Floats:
+    root: Floats = np.sqrt(counts @ np.square(predicted - truth) / counts.sum(1))
+    return root
+
+
+LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
+"""The quantiles that quantile regression predicts, as (n, level)."""
+
+
+def pinball(truth: Array, predicted: Array) -> float:
+    """Mean over quantiles of the loss that the true quantile minimises."""
+    return float(_pinball_losses(truth, predicted).mean())
+
+
+def _pinball_losses(truth: Array, predicted: Array) -> Floats:
+    error, level = truth[:, None] - predicted, np.array(LEVELS)
+    losses: Floats = np.maximum(level * error, (level - 1) * error).mean(1)
+    return losses
+
+
+METRICS: dict[str, Metric] = {
+    "auroc": Metric("AUROC", auroc, weighted=_weighted_ranking(0)),
+    "auprc": Metric("AUPRC", auprc, weighted=_weighted_ranking(1)),
+    "accuracy": Metric("accuracy", accuracy, weighted=_weighted_mean(lambda truth, p: p.argmax(1) == truth)),
+    "precision": Metric("macro precision", precision),
+    "recall": Metric("macro recall", recall),
+    "f1": Metric("macro F1", f1, weighted=_weighted_f1),
+    "log_loss": Metric(
+        "log loss", log_loss, lower_is_better=True, is_share=False, weighted=_weighted_mean(_log_losses)
+    ),
+    "brier": Metric("Brier score", brier, lower_is_better=True, weighted=_weighted_mean(_squared_distances)),
+    "calibration_error": Metric("calibration error", calibration_error, lower_is_better=True),
+    "mae": Metric(
+        "MAE", mae, lower_is_better=True, is_share=False, weighted=_weighted_mean(lambda truth, p: np.abs(p - truth))
+    ),
+    "rmse": Metric("RMSE", rmse, lower_is_better=True, is_share=False, weighted=_weighted_rmse),
+    "r2": Metric("R²", r2, weighted=_weighted_r2),
+    "pinball": Metric(
+        "pinball loss", pinball, lower_is_better=True, is_share=False, weighted=_weighted_mean(_pinball_losses)
+    ),
 }
-LOWER_IS_BETTER = frozenset({"log_loss", "brier", "calibration_error"})
-NAMES = {name: name for name in METRICS} | {  # in tables and pictures
-    "auroc": "AUROC",
-    "auprc": "AUPRC",
-    "f1": "F1",
-    "log_loss": "log loss",
-    "brier": "Brier",
-    "calibration_error": "calibration error",
-}
+CLASSIFICATION = ("auroc", "auprc", "accuracy", "precision", "recall", "f1", "log_loss", "brier", "calibration_error")
+REGRESSION = ("mae", "rmse", "r2")
 
 
-def evaluate(truth: Codes, probability: Probabilities) -> dict[str, float]:
-    """Every figure, by name; NaN where the samples do not allow it."""
+def evaluate(names: Iterable[str], truth: Array, predicted: Array) -> dict[str, float]:
+    """These metrics, by name; NaN where the samples do not allow one."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sk._classification.UndefinedMetricWarning)
-        return {name: metric(truth, probability) for name, metric in METRICS.items()}
+        return {name: METRICS[name](truth, predicted) for name in names}
 
 
-def require_metric(name: str) -> None:
-    """Raise unless there is such a figure."""
-    if name not in METRICS:
-        raise ConfigError(f"Unknown metric '{name}': {suggest(name, METRICS)}")
+def metric_of(name: str) -> Metric:
+    """The metric of this name; 'auroc/died' is that of one label."""
+    return METRICS[name.partition("/")[0]]
+
+
+def require_metric(name: str, known: Iterable[str] | Mapping[str, Any] = METRICS) -> None:
+    """Raise unless there is such a metric."""
+    if name not in known:
+        raise ConfigError(f"Unknown metric '{name}': {suggest(name, known)}")
 
 
 def better(name: str, new: float, old: float | None) -> bool:
-    """Whether `new` beats `old`; anything beats nothing, NaN beats nothing but nothing."""
+    """Whether `new` beats `old`; anything beats None, and NaN beats only None."""
     if old is None:
         return True
     if np.isnan(new) or np.isnan(old):
         return bool(np.isnan(old) and not np.isnan(new))
-    return new < old if name in LOWER_IS_BETTER else new > old
+    return new < old if metric_of(name).lower_is_better else new > old

@@ -1,8 +1,9 @@
-"""Predictions: for each sample the probability of every class."""
+"""Predictions: what a model says of each sample, as a frame and as a file."""
 
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,32 +18,23 @@ from raindrop.files import atomic_file, refuse_to_overwrite
 
 
 @dataclass(frozen=True, eq=False)
-class Predictions:
-    """Sample ids with their class probabilities."""
+class Predictions(ABC):
+    """Sample ids with what is predicted of each."""
 
     ids: Sequence[str]
-    classes: NDArray[Any]
-    probabilities: NDArray[np.float32]  # (sample, class)
-    sets: NDArray[np.bool_] | None = None  # (sample, class) the classes that a sample may have
+
+    @abstractmethod
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """The columns beside the sample ids."""
 
     def frame(self) -> pl.DataFrame:
-        """sample, predicted, and one column of probabilities per class.
-
-        With sets also whether each class is possible, and whether to abstain: where not exactly one is.
-        """
-        predicted = self.classes[self.probabilities.argmax(1)] if len(self.ids) else self.classes[:0]
-        columns: dict[str, NDArray[Any]] = {
-            f"probability_{name}": self.probabilities[:, at] for at, name in enumerate(self.classes)
-        }
-        if self.sets is not None:
-            columns |= {f"possible_{name}": self.sets[:, at] for at, name in enumerate(self.classes)}
-            columns["abstain"] = self.sets.sum(1) != 1
-        return pl.DataFrame({"sample": pl.Series(list(self.ids), dtype=pl.String), "predicted": predicted, **columns})
+        """One row per sample: its id and the columns."""
+        return pl.DataFrame({"sample": pl.Series(list(self.ids), dtype=pl.String), **self.columns()})
 
     def write(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write a .parquet or .csv file."""
         path = Path(path)
-        require_free(path, overwrite=overwrite)
+        require_writable(path, overwrite=overwrite)
         with atomic_file(path) as partial:
             if path.suffix == ".parquet":
                 self.frame().write_parquet(partial)
@@ -50,8 +42,79 @@ class Predictions:
                 self.frame().write_csv(partial)
         return path
 
+    @property
+    def unsure(self) -> NDArray[np.bool_] | None:
+        """(sample,) where no single answer reaches the coverage; None where no coverage was asked for."""
+        return None
 
-def require_free(path: Path, *, overwrite: bool = False) -> None:
+
+@dataclass(frozen=True, eq=False)
+class ClassPredictions(Predictions):
+    """The probability of every class, and with a coverage the set of possible classes."""
+
+    classes: NDArray[Any]
+    probabilities: NDArray[np.float32]  # (sample, class)
+    sets: NDArray[np.bool_] | None = None  # (sample, class)
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """predicted, probability_CLASS of each; with sets also possible_CLASS, and abstain unless exactly one is."""
+        predicted = self.classes[self.probabilities.argmax(1)] if len(self.ids) else self.classes[:0]
+        columns: dict[str, NDArray[Any]] = {
+            f"probability_{name}": self.probabilities[:, at] for at, name in enumerate(self.classes)
+        }
+        if self.sets is not None and self.unsure is not None:
+            columns |= {f"possible_{name}": self.sets[:, at] for at, name in enumerate(self.classes)}
+            columns["abstain"] = self.unsure
+        return {"predicted": predicted, **columns}
+
+    @property
+    def unsure(self) -> NDArray[np.bool_] | None:
+        return None if self.sets is None else self.sets.sum(1) != 1
+
+
+@dataclass(frozen=True, eq=False)
+class LabelPredictions(Predictions):
+    """The probability of every yes/no label, and with a coverage whether yes and no are possible."""
+
+    labels: Sequence[str]
+    probabilities: NDArray[np.float32]  # (sample, label) of yes
+    sets: NDArray[np.bool_] | None = None  # (sample, label, 2): no, yes
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """predicted_LABEL and probability_LABEL of each; with sets also possible_LABEL_no and possible_LABEL_yes."""
+        columns: dict[str, NDArray[Any]] = {}
+        for at, name in enumerate(self.labels):
+            columns[f"predicted_{name}"] = self.probabilities[:, at] > 0.5
+            columns[f"probability_{name}"] = self.probabilities[:, at]
+            if self.sets is not None:
+                columns[f"possible_{name}_no"] = self.sets[:, at, 0]
+                columns[f"possible_{name}_yes"] = self.sets[:, at, 1]
+        return columns
+
+    @property
+    def unsure(self) -> NDArray[np.bool_] | None:
+        return None if self.sets is None else (self.sets.sum(2) != 1).any(1)
+
+
+@dataclass(frozen=True, eq=False)
+class QuantityPredictions(Predictions):
+    """Every quantity, and with a coverage its interval."""
+
+    labels: Sequence[str]
+    values: NDArray[np.float32]  # (sample, quantity)
+    intervals: NDArray[np.float64] | None = None  # (sample, quantity, 2)
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """QUANTITY of each; with intervals also QUANTITY_low and QUANTITY_high."""
+        columns: dict[str, NDArray[Any]] = {}
+        for at, name in enumerate(self.labels):
+            columns[name] = self.values[:, at]
+            if self.intervals is not None:
+                columns |= {f"{name}_low": self.intervals[:, at, 0], f"{name}_high": self.intervals[:, at, 1]}
+        return columns
+
+
+def require_writable(path: Path, *, overwrite: bool = False) -> None:
     """Raise unless predictions can be written to `path`."""
     if path.suffix not in (".parquet", ".csv"):
         raise ConfigError(f"{path}: predictions are written as .parquet or .csv; the name must end so.")

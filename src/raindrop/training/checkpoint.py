@@ -1,4 +1,4 @@
-"""Where a training run is, in one file that is replaced in one stroke."""
+"""Checkpoints: the state of a training run, in one file that is replaced atomically."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from raindrop.files import atomic_file
 
 @dataclass
 class Progress:
-    """Where a run is; together with the weights it is all a checkpoint holds."""
+    """How far a run has come; a checkpoint holds this and the weights."""
 
     identity: str
     epoch: int = 0  # epochs finished
@@ -37,18 +37,18 @@ def save_checkpoint(
     model: nn.Module,
     optimiser: torch.optim.Optimizer,
     progress: Progress,
-    average: dict[str, Tensor] | None,
+    ema: dict[str, Tensor] | None,
     best: dict[str, Tensor] | None,
 ) -> None:
-    """Weights, optimiser, progress: one file, replaced in one stroke."""
+    """Write weights, optimiser state and progress to one file, atomically."""
     tensors = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
-    for group, held in (("average", average), ("best", best)):
-        tensors |= {f"{group}/{name}": tensor for name, tensor in (held or {}).items()}
+    for group, weights in (("ema", ema), ("best", best)):
+        tensors |= {f"{group}/{name}": tensor for name, tensor in (weights or {}).items()}
     for at, state in optimiser.state_dict()["state"].items():
         tensors |= {f"optimiser/{at}/{name}": torch.as_tensor(value) for name, value in state.items()}
     text = json.dumps(vars(progress))
     with atomic_file(path) as partial:
-        save_file({name: x.contiguous().clone() for name, x in tensors.items()}, partial,
+        save_file({name: x.cpu().contiguous().clone() for name, x in tensors.items()}, partial,
                   metadata={"progress": text, "checksum": _checksum(text, tensors)})  # fmt: skip
 
 
@@ -62,7 +62,7 @@ def load_checkpoint(
         progress = Progress(**json.loads(about["progress"]))
         if about["checksum"] != _checksum(about["progress"], tensors):
             raise ValueError("its checksum does not fit")
-        groups: dict[str, dict[str, Tensor]] = {"model": {}, "average": {}, "best": {}, "optimiser": {}}
+        groups: dict[str, dict[str, Tensor]] = {"model": {}, "ema": {}, "best": {}, "optimiser": {}}
         for key, tensor in tensors.items():
             group, _, name = key.partition("/")
             groups[group][name] = tensor
@@ -81,12 +81,12 @@ def load_checkpoint(
         at, _, name = key.partition("/")
         content["state"].setdefault(int(at), {})[name] = tensor
     optimiser.load_state_dict(content)
-    return progress, groups["average"] or None, groups["best"] or None
+    return progress, groups["ema"] or None, groups["best"] or None
 
 
 def _checksum(progress: str, tensors: Mapping[str, Tensor]) -> str:
     digest = hashlib.blake2b(progress.encode(), digest_size=16)
     for name, tensor in sorted(tensors.items()):
         digest.update(name.encode())
-        digest.update(tensor.detach().numpy().tobytes())
+        digest.update(tensor.detach().cpu().numpy().tobytes())
     return digest.hexdigest()

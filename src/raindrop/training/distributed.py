@@ -59,3 +59,10 @@ def average_gradients(parameters: Iterable[nn.Parameter], samples: int, loss: fl
     for parameter, gradient in zip(learned, flat[:-1].split([p.numel() for p in learned]), strict=True):  # type: ignore[no-untyped-call]
         parameter.grad = gradient.view_as(parameter).clone()
     return float(flat[-1])
+
+
+def largest(tensor: Tensor) -> Tensor:
+    """The largest value of the tensor over all processes, in place."""
+    if size() > 1:
+        dist.all_reduce(tensor, dist.ReduceOp.MAX)
+    return tensor

@@ -22,12 +22,12 @@ def bar(show: bool, total: int, text: str = "training") -> Iterator[Callable[[in
              TimeRemainingColumn()) as line:  # fmt: skip
         task = line.add_task(text, total=total, note="")
 
-        def tick(done: int, history: list[dict[str, Any]]) -> None:
+        def update(done: int, history: list[dict[str, Any]]) -> None:
             note = ""
             if history:
-                figures = history[-1].get("validation", {})
-                shown = ", ".join(f"{name} {figures[name]:.3f}" for name in ("auroc", "auprc") if name in figures)
-                note = f"epoch {history[-1]['epoch']} loss {history[-1]['loss']:.4f}" + (f", {shown}" if shown else "")
+                metrics = list(history[-1].get("validation", {}).items())[:2]
+                note = f"epoch {history[-1]['epoch']} loss {history[-1]['loss']:.4f}"
+                note += "".join(f", {name} {value:.3f}" for name, value in metrics)
             line.update(task, completed=done, note=note)
 
-        yield tick
+        yield update

@@ -81,7 +81,7 @@ def test_the_gate_and_the_basis_weights_make_a_distribution(model):
 
 @torch.no_grad()
 def test_clusters_are_drawn_in_training_only(model, batch):
-    assert torch.equal(model(batch).logits, model(batch).logits)
+    assert torch.equal(model(batch).scores, model(batch).scores)
     assert float(model(batch).penalty) == 0
     model.train()
     assert float(model(batch).penalty) != float(model(batch).penalty)

@@ -6,6 +6,7 @@ from math import exp, log
 
 import pytest
 import torch
+from class_tasks import classes
 from torch.nn.functional import softplus
 
 from raindrop.models.base import DataSpec
@@ -132,10 +133,10 @@ def test_readings_are_held_out_in_training_only(model, batch):
 
 
 def test_the_window_does_not_depend_on_the_unit_of_time():
-    hours, seconds = (Clock(DataSpec(("a",), 2, window=(0.0, end)), 48.0) for end in (48.0, 48 * 3600.0))
+    hours, seconds = (Clock(DataSpec(("a",), classes(2), window=(0.0, end)), 48.0) for end in (48.0, 48 * 3600.0))
     torch.testing.assert_close(hours(torch.tensor([1.0, 12.0])), seconds(torch.tensor([3600.0, 43200.0])))
     assert hours.reference(5).tolist() == [0.0, 12.0, 24.0, 36.0, 48.0]
 
 
 def test_readings_that_all_share_one_time_have_a_clock_too():
-    assert Clock(DataSpec(("a",), 2, window=(3.0, 3.0)), 48.0)(torch.tensor([3.0, 4.0])).isfinite().all()
+    assert Clock(DataSpec(("a",), classes(2), window=(3.0, 3.0)), 48.0)(torch.tensor([3.0, 4.0])).isfinite().all()

@@ -72,18 +72,18 @@ def test_the_order_of_readings_at_one_time_does_not_matter(table, batch, make_sp
     shuffled = replace(batch, value=batch.value[order], sensor=batch.sensor[order])
     assert not torch.equal(shuffled.sensor, batch.sensor)
     with torch.no_grad():
-        torch.testing.assert_close(model(shuffled).logits, model(batch).logits, rtol=0, atol=1e-5)
+        torch.testing.assert_close(model(shuffled).scores, model(batch).scores, rtol=0, atol=1e-5)
 
 
 def test_attention_is_dropped_in_training_only(table, batch, make_spec):
     model = build(table, make_spec, attention_dropout=0.5)
     with torch.no_grad():
-        assert torch.equal(model(batch).logits, model(batch).logits)
+        assert torch.equal(model(batch).scores, model(batch).scores)
         model.train()
-        assert not torch.equal(model(batch).logits, model(batch).logits)
+        assert not torch.equal(model(batch).scores, model(batch).scores)
 
 
 def test_the_cumulative_context_acts(table, batch, make_spec):
     model = build(table, make_spec, context="cumulative")
-    model(batch).logits.sum().backward()
+    model(batch).scores.sum().backward()
     assert all(weight.grad.any() for weight in model.attention.f.parameters())

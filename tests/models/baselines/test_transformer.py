@@ -96,14 +96,14 @@ def test_only_the_transformer_can_tell_a_mean_reading_from_none(build, batch, im
     order = torch.argsort(added.slot, stable=True)
     added = replace(added, value=added.value[order], sensor=added.sensor[order], slot=added.slot[order])
     model = build(imputation=imputation)
-    assert torch.allclose(model(added).logits, model(batch).logits, atol=1e-6) != differs
+    assert torch.allclose(model(added).scores, model(batch).scores, atol=1e-6) != differs
 
 
 @torch.no_grad()
 def test_the_real_times_matter_not_their_ranks(build, batch):
     model = build()
     later = replace(batch, time=batch.time * 3)
-    difference = (model(later).logits - model(batch).logits).abs().amax(1)
+    difference = (model(later).scores - model(batch).scores).abs().amax(1)
     assert (difference[:5] > 1e-4).all()
     assert difference[5] == 0
 

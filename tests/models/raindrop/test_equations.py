@@ -11,6 +11,7 @@ import numpy as np
 import paper_loops as paper
 import pytest
 import torch
+from class_tasks import classes
 from torch import Tensor
 
 from raindrop.batch.batch import Batch
@@ -101,7 +102,7 @@ def test_seconds_since_1970_are_told_apart():
     assert base == 0
     assert first > 0.5
     assert minute > 0.5
-    clock = Clock(DataSpec(("a",), 2, window=(1.7e9, 1.7e9 + 48)), 48.0)
+    clock = Clock(DataSpec(("a",), classes(2), window=(1.7e9, 1.7e9 + 48)), 48.0)
     assert clock(times[:2]).tolist() == [0.0, 1.0]
     assert clock(times).dtype == torch.float32
 
@@ -375,7 +376,7 @@ def test_without_statics_the_classifier_sees_the_sample_embedding_alone(make_tab
     model = Raindrop(RaindropConfig(), make_spec(table))
     assert model.head.statics is None
     output = model(batch)
-    torch.testing.assert_close(output.logits, model.head.classifier(output.embedding))
+    torch.testing.assert_close(output.scores, model.head.classifier(output.embedding))
 
 
 # ------------------------------------------------------------------ L_r
@@ -449,7 +450,7 @@ def test_the_whole_model_equals_the_loops(build, batch, samples, senders, varian
         for (t, v), weight in expected.beta.items():
             assert_close(output.time_weights[slot_of(batch, b, t), v], weight)
         assert_close(output.embedding[b], expected.sample, 1e-5)
-        assert_close(output.logits[b], expected.logits, 1e-5)
+        assert_close(output.scores[b], expected.scores, 1e-5)
     penalty = 0.0
     if model.config.messages and model.config.edge_weights:
         penalty = model.config.similarity * paper.disparity([sample.edges[-1] for sample in told])
@@ -460,8 +461,8 @@ def test_the_whole_model_equals_the_loops(build, batch, samples, senders, varian
 def test_single_precision_is_precise_enough(build, batch, samples, senders):
     model = build(senders=senders).float()
     single = replace(batch, value=batch.value.float(), time=batch.time.float(), statics=batch.statics.float())
-    for logits, sample in zip(model(single).logits, samples, strict=True):
-        assert_close(logits, paper.forward(model, sample).logits, 1e-5)
+    for logits, sample in zip(model(single).scores, samples, strict=True):
+        assert_close(logits, paper.forward(model, sample).scores, 1e-5)
 
 
 def test_the_published_sizes_are_the_defaults(build):
@@ -489,7 +490,7 @@ def test_a_known_graph_is_where_the_edges_start(build, batch, samples, table, se
     for b, sample in enumerate(samples):
         expected = paper.forward(model, sample, known)
         assert_close(output.edges[b], expected.edges[-1])
-        assert_close(output.logits[b], expected.logits, 1e-5)
+        assert_close(output.scores[b], expected.scores, 1e-5)
 
 
 def test_a_known_edge_of_an_unknown_sensor_is_an_error(build):
@@ -523,12 +524,12 @@ def test_thinning_keeps_evenly_spread_times_with_all_their_readings(batch, most)
 
 def test_a_thinned_series_is_computed_as_if_the_other_times_were_not_there(build, batch, samples):
     model = build(long_series="thin", max_times=3)
-    logits = model(batch).logits
+    logits = model(batch).scores
     for b, sample in enumerate(samples):
         kept = [sample.times.index(pytest.approx(time)) for time in times_of(batch.thinned(3), b)]
         readings = {(kept.index(t), u): x for (t, u), x in sample.readings.items() if t in kept}
         short = replace(sample, times=[sample.times[t] for t in kept], readings=readings)
-        assert_close(logits[b], paper.forward(model, short).logits, 1e-5)
+        assert_close(logits[b], paper.forward(model, short).scores, 1e-5)
 
 
 @pytest.mark.parametrize("most", [1, 3, 100])
@@ -547,13 +548,13 @@ def test_a_cut_series_is_the_average_of_its_pieces(build, batch, samples, most):
         assert_close(output.embedding[b], embedding, 1e-5)
         assert_close(output.edges[b], mean_edges[-1])
         expected = paper.classify(model, embedding, sample.statics)
-        assert_close(output.logits[b], expected, 1e-5)
+        assert_close(output.scores[b], expected, 1e-5)
     assert_close(output.penalty, 0.02 * paper.disparity(mean_edges), 1e-7)
 
 
 @pytest.mark.parametrize("long_series", ["thin", "cut"])
 def test_a_series_that_is_not_long_is_left_as_it_is(build, batch, long_series):
-    torch.testing.assert_close(build(long_series=long_series)(batch).logits, build()(batch).logits)
+    torch.testing.assert_close(build(long_series=long_series)(batch).scores, build()(batch).scores)
 
 
 def test_a_known_graph_whose_weights_cannot_be_is_refused():

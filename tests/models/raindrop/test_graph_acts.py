@@ -252,7 +252,7 @@ def outcome(build: Callable[..., Raindrop], batch: Batch, **settings: Any) -> Te
     model = with_weights_by_name(build(**settings)).train()
     torch.manual_seed(0)
     output = model(batch)
-    return torch.cat([output.logits.flatten(), output.penalty[None]]).detach()
+    return torch.cat([output.scores.flatten(), output.penalty[None]]).detach()
 
 
 def assert_flip_acts(build: Callable[..., Raindrop], batch: Batch, name: str, flip: Flip) -> None:
@@ -290,7 +290,7 @@ VARIANTS = [
 def test_with_any_setting_every_parameter_learns(build, batch, settings):
     model = build(**settings).train()
     output = model(batch)
-    (cross_entropy(output.logits, batch.label) + output.penalty).backward()
+    (cross_entropy(output.scores, batch.target) + output.penalty).backward()
     for name, weight in model.named_parameters():
         assert weight.grad is not None, f"{name} receives no gradient"
         assert weight.grad.isfinite().all(), f"{name} has a gradient that is not finite"
@@ -300,9 +300,9 @@ def test_with_any_setting_every_parameter_learns(build, batch, settings):
 @pytest.mark.parametrize("settings", VARIANTS)
 def test_with_any_setting_a_sample_has_the_same_result_alone_as_in_a_batch(build, table, batch, make_batch, settings):
     model = build(**settings)
-    together = model(batch).logits
+    together = model(batch).scores
     for b in range(len(table)):
-        torch.testing.assert_close(model(as_double(make_batch(table, [b]))).logits[0], together[b])
+        torch.testing.assert_close(model(as_double(make_batch(table, [b]))).scores[0], together[b])
 
 
 @pytest.mark.parametrize("settings", VARIANTS)
@@ -310,6 +310,6 @@ def test_with_any_setting_a_batch_without_readings_can_be_learned_from(build, ta
     model, batch = build(**settings).train(), as_double(make_batch(table, [5, 5]))
     assert batch.num_slots == 0
     output = model(batch)
-    (cross_entropy(output.logits, batch.label) + output.penalty).backward()
-    assert output.logits.isfinite().all()
+    (cross_entropy(output.scores, batch.target) + output.penalty).backward()
+    assert output.scores.isfinite().all()
     assert all(weight.grad is None or weight.grad.isfinite().all() for weight in model.parameters())

@@ -94,7 +94,7 @@ class SeFT(Model):
             *feed_forward(
                 config.heads * config.latent, *[config.head_width] * config.head_layers, dropout=config.head_dropout
             ),
-            nn.Linear(config.head_width, spec.num_classes),
+            nn.Linear(config.head_width, spec.num_outputs),
         )
 
     def forward(self, batch: Batch) -> Output:

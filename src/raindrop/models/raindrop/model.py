@@ -15,7 +15,6 @@ from raindrop.batch.batch import Batch
 from raindrop.batch.collate import Collator
 from raindrop.errors import DataError, suggest
 from raindrop.models.base import DataSpec, Model, Output
-from raindrop.models.ensemble import together
 from raindrop.models.layers import Head, TimeEncoding, uniform
 from raindrop.models.raindrop.config import RaindropConfig
 from raindrop.models.raindrop.messages import MessagePassing, State
@@ -28,7 +27,7 @@ class Raindrop(Model):
 
     def __init__(self, config: RaindropConfig, spec: DataSpec):
         super().__init__(config, spec)
-        self.config = config
+        self.config, self.task = config, spec.task
         self.time_dim = config.time_dim if config.time_encoding else 0
         self.encode_time = TimeEncoding(config.time_dim, config.time_base, config.time_scale)
         self.embed = ObservationEmbedding(config, spec)
@@ -91,7 +90,7 @@ class Raindrop(Model):
         if edges is not None and self.config.similarity and self.config.messages and self.config.edge_weights:
             penalty = penalty + self.config.similarity * disparity(edges)  # L_r
         if self.config.members:
-            return Output(together(logits), sample, penalty, edges, time_weights, members=logits)
+            return Output(self.task.combine(logits), sample, penalty, edges, time_weights, members=logits)
         return Output(logits, sample, penalty, edges, time_weights)
 
 

@@ -1,0 +1,279 @@
+"""The commands around a model: `raindrop train`, `evaluate` and `predict`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+from rich.markup import escape
+from rich.table import Table
+
+from raindrop.cli.samples import choose, console, labelled, part_of, read, split_table
+from raindrop.errors import ConfigError
+
+if TYPE_CHECKING:  # torch and polars load only when a command needs them
+    from raindrop.estimators import Estimator
+    from raindrop.table.event_table import EventTable
+
+Words = Annotated[tuple[str, ...], Parameter(consume_multiple=True)]
+Numbers = Annotated[tuple[float, ...], Parameter(consume_multiple=True)]
+TaskName = Literal["classification", "multilabel", "regression"]
+
+
+def train(
+    data: Path,
+    *,
+    out: Path,
+    task: TaskName = "classification",
+    model: str = "raindrop",
+    preset: str = "tuned",
+    label: Words = (),
+    positive: str | None = None,
+    class_weight: Literal["balanced"] | None = None,
+    loss: Literal["quantile", "absolute", "squared"] = "quantile",
+    statics: Words = (),
+    group: str | None = None,
+    split: str = "random",
+    seed: int = 0,
+    config: Path | None = None,
+    set: Words = (),
+    calibrate: Literal["none", "temperature", "isotonic"] = "none",
+    device: str = "cpu",
+    threads: int | None = None,
+    resume: bool = False,
+    tensorboard: bool = False,
+) -> None:
+    """Train a model on a table and save it.
+
+    Args:
+        data: folder with events.parquet or .csv, and samples.parquet or .csv.
+        out: folder for the run: checkpoint, log and the model.
+        task: one of several classes (classification), several yes/no labels (multilabel), or quantities (regression).
+        model: which model.
+        preset: tuned (the best we know) or paper (as published).
+        label: column of the samples table to predict; several for multilabel and regression.
+        positive: of two classes, the one that AUROC and AUPRC are about; the last in sorted order where not given.
+        class_weight: balanced lets all classes count the same in the loss.
+        loss: of regression; quantile (five quantiles), absolute (the median) or squared (the mean).
+        statics: columns of the samples table to use as static attributes.
+        group: column of the samples table whose values a split keeps together.
+        split: random (80 % training, 10 % validation, 10 % test), none (train on all), or FILE:1 for split 1 of a file.
+        seed: of the split, the weights and the batches.
+        config: TOML file with the groups [model] and [train].
+        set: single settings, such as train.epochs=5 model.prune=0.3.
+        calibrate: fit probabilities to the validation samples, by a temperature or by isotonic regression.
+        device: cpu, cuda, mps, or auto for the best there is.
+        threads: how many to compute with; one unless OMP_NUM_THREADS says otherwise.
+        resume: continue the run in OUT where it was stopped; the same as a new run where there is none.
+        tensorboard: also write TensorBoard logs to OUT/tensorboard.
+    """
+    from raindrop import config as configs
+    from raindrop.files import refuse_to_overwrite
+    from raindrop.training import distributed
+
+    if task == "classification" and len(label) > 1:
+        raise ConfigError("--label: a class is one column; several are for --task multilabel or regression.")
+    table = read(data, label[0] if label else None, statics, group)
+    if not resume:
+        refuse_to_overwrite(out)
+    own: dict[str, Any] = {"label": label[0] if label else None, "positive": positive, "class_weight": class_weight}
+    own |= {"calibrate": calibrate}
+    if task == "multilabel":
+        own = {"labels": list(label), "calibrate": calibrate}
+    elif task == "regression":
+        own = {"label": list(label) if len(label) > 1 else label[0] if label else None, "loss": loss}
+    _refuse_unused(task, positive=positive, class_weight=class_weight, calibrate=calibrate, loss=loss)
+    stratify = task == "classification"
+    parts = labelled(split_table(table, split, seed, stratify=stratify), list(label))
+    changes = {**(configs.read_toml(config) if config else {}), **configs.parse_words(set)}
+    common = {"preset": preset, "config": changes, "seed": seed, "device": device, "threads": threads}
+    estimator = _kind(task)(model, **common, **own, progress=True)
+    distributed.join()
+    try:
+        estimator.fit(
+            parts["train"], validation=parts.get("val"), run=out, resume=True, tensorboard=tensorboard, parts=parts
+        )
+        console.quiet = distributed.rank() != 0
+        print_positive(estimator, chosen=positive is not None)
+        print_mixture(estimator)
+        _print_summary(estimator, parts)  # by all processes: they share the work
+        console.print(f"wrote the model to {escape(str(out))}")
+    finally:
+        distributed.leave()
+
+
+def evaluate(
+    run: Path,
+    data: Path,
+    *,
+    part: Literal["auto", "all", "train", "val", "test"] = "auto",
+    split: str | None = None,
+    label: Words = (),
+    hide_sensors: Numbers = (),
+    intervals: Annotated[bool, Parameter(negative=())] = False,
+    seed: int = 0,
+    unknown_sensors: Literal["error", "ignore"] = "error",
+    out: Path | None = None,
+) -> None:
+    """How good a trained model is on a table, also with sensors hidden.
+
+    Args:
+        run: folder that `raindrop train` wrote.
+        data: folder with the table.
+        part: which samples; auto takes the test samples of the run's own split where the table has them, else all.
+        split: take the part from split 1 of a file instead, as FILE:1.
+        label: column of the samples table that holds the truth, where it has another name than in training.
+        hide_sensors: shares of sensors to hide at random in each sample, such as 0.1 0.3 0.5.
+        intervals: also show 95 % confidence intervals, by the bootstrap.
+        seed: of the hidden sensors and the bootstrap.
+        unknown_sensors: readings of sensors that were never read in training are an error, or ignored.
+        out: JSON file for the metrics.
+    """
+    from raindrop.estimators import load
+    from raindrop.files import refuse_to_overwrite, write_json
+    from raindrop.table.hide import hide_random_sensors
+
+    estimator = load(run).set_params(unknown_sensors=unknown_sensors)
+    task = estimator.task_
+    if out is not None:
+        refuse_to_overwrite(out)
+    table = read_for(estimator, data, label)
+    chosen = choose(table, run, part) if split is None else part_of(table, split, part)
+    chosen = labelled({"test": chosen}, list(task.labels))["test"]
+    truth = estimator.truth(chosen)
+    results: list[dict[str, Any]] = []
+    for share in (0.0, *hide_sensors):
+        shown = hide_random_sensors(chosen, share, seed=seed) if share else chosen
+        predicted = estimator.predictions(shown)
+        result: dict[str, Any] = {"hidden": share, **task.evaluate(truth, predicted)}
+        if intervals:
+            drawn = task.bootstrap(truth, predicted, seed=seed)
+            result["intervals"] = {name: [held.low, held.high] for name, held in drawn.items()}
+        results.append(result)
+    columns = Table("", "all sensors", *(f"{share:.0%} hidden" for share in hide_sensors))
+    for name in (key for key in results[0] if key not in ("hidden", "intervals")):
+        columns.add_row(escape(task.title(name)), *(_with_interval(row, name) for row in results))
+    console.print(columns)
+    print_mixture(estimator)
+    balance = task.describe(truth)
+    console.print(f"{len(chosen):,} samples, {escape(balance)}")
+    if out is not None:
+        about = {"samples": len(chosen), "task": task.name, "labels": list(task.labels), "about": balance}
+        write_json(out, {**about, "results": results})
+        console.print(f"wrote the metrics to {escape(str(out))}")
+
+
+def predict(
+    run: Path,
+    data: Path,
+    *,
+    out: Path,
+    unknown_sensors: Literal["error", "ignore"] = "error",
+    part: Literal["all", "train", "val", "test"] = "all",
+    coverage: float | None = None,
+    by_class: bool = False,
+) -> None:
+    """Predictions for every sample of a table: class probabilities, labels or quantities. Needs no labels.
+
+    Args:
+        run: folder that `raindrop train` wrote.
+        data: folder with the table.
+        out: predictions.parquet or predictions.csv.
+        unknown_sensors: readings of sensors that were never read in training are an error, or ignored.
+        part: all samples, or train, val or test of the run's own split.
+        coverage: also give the possible classes, or an interval, that contain the truth this often, such as 0.9.
+        by_class: let the coverage hold for each class by itself, however rare it is.
+    """
+    from raindrop.estimators import Classifier, load
+    from raindrop.tasks.conformal import require_coverage
+    from raindrop.tasks.predictions import require_writable
+
+    require_writable(out)
+    if coverage is not None:
+        require_coverage(coverage)
+    estimator = load(run).set_params(unknown_sensors=unknown_sensors, progress=True)
+    if by_class and not isinstance(estimator, Classifier):
+        raise ConfigError("--by-class is about classes; this model predicts something else. Leave it out.")
+    chosen = choose(read(data, None, (), None), run, part)
+    options = {"by_class": True} if by_class else {}
+    predicted = estimator.predict_table(chosen, coverage=coverage, **options)
+    predicted.write(out)
+    if predicted.unsure is not None:
+        unsure = int(predicted.unsure.sum())
+        console.print(
+            f"abstains for {unsure:,} of {len(chosen):,} samples, for which several answers or none are possible"
+        )
+    console.print(f"wrote {len(chosen):,} predictions to {escape(str(out))}")
+
+
+def read_for(estimator: Estimator, data: Path, label: tuple[str, ...] = ()) -> EventTable:
+    """The table with the columns that the estimator predicts, or the one named instead, as its label."""
+    table = read(data, None, (), None)
+    labels = estimator.task_.labels
+    if label:
+        if len(label) != len(labels):
+            raise ConfigError(f"--label: the model predicts {len(labels)} columns ({', '.join(labels)}); name as many.")
+        columns = [table.samples[name].alias(known) for name, known in zip(label, labels, strict=True)
+                   if _require(table, name)]  # fmt: skip
+        from dataclasses import replace
+
+        table = replace(table, samples=table.samples.with_columns(columns))
+    return table.with_roles(label=labels[0]) if labels[0] in table.samples.columns else table
+
+
+def _require(table: EventTable, name: str) -> bool:
+    from raindrop.table.build import require_columns
+
+    require_columns(table.samples, {"label": name}, "samples")
+    return True
+
+
+def _kind(task: TaskName) -> Any:
+    from raindrop.estimators import ESTIMATORS
+
+    return ESTIMATORS[task]
+
+
+def _refuse_unused(task: TaskName, **given: Any) -> None:
+    """An option that the task does not have must not be silently ignored."""
+    of_tasks = {"positive": ("classification",), "class_weight": ("classification",),
+                "calibrate": ("classification", "multilabel"), "loss": ("regression",)}  # fmt: skip
+    default = {"positive": None, "class_weight": None, "calibrate": "none", "loss": "quantile"}
+    for name, value in given.items():
+        if value != default[name] and task not in of_tasks[name]:
+            raise ConfigError(f"--{name.replace('_', '-')} has no effect with --task {task}; leave it out.")
+
+
+def print_positive(estimator: Estimator, *, chosen: bool) -> None:
+    """Which of two classes the metrics are about."""
+    positive = getattr(estimator, "positive_", None)
+    if positive is not None:
+        names = ", ".join(f"'{name}'" for name in sorted(map(str, estimator.classes_)))
+        how = "" if chosen else f" (the last of {names}; choose with --positive)"
+        console.print(f"positive class: '{escape(str(positive))}'{escape(how)}")
+
+
+def print_mixture(estimator: Estimator) -> None:
+    """Of a blend: how it is mixed, and how good each part was on the validation samples."""
+    notes = estimator.notes_
+    if "share_of_raindrop" not in notes:
+        return
+    share = notes["share_of_raindrop"]
+    console.print(f"mixed of {share:.1%} raindrop and {1 - share:.1%} trees (average of {notes['average_of']})")
+    for name, metrics in notes.get("validation", {}).items():
+        known = {key: value for key, value in list(metrics.items())[:2] if value is not None}
+        console.print(f"validation, {name}: " + ", ".join(f"{key} {value:.4f}" for key, value in known.items()))
+
+
+def _print_summary(estimator: Estimator, parts: dict[str, EventTable]) -> None:
+    for name in ("val", "test"):
+        if name in parts and len(parts[name]):
+            metrics = list(estimator.evaluate(parts[name]).items())[:3]
+            values = ", ".join(f"{estimator.task_.title(key)} {value:.3f}" for key, value in metrics)
+            console.print(f"{'validation' if name == 'val' else name}: {escape(values)}")
+
+
+def _with_interval(row: dict[str, Any], name: str) -> str:
+    interval = row.get("intervals", {}).get(name)
+    return f"{row[name]:.4f}" + (f" ({interval[0]:.4f} to {interval[1]:.4f})" if interval else "")

@@ -1,0 +1,67 @@
+"""The settings of an estimator: model, preset and changes to it, checked and resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from raindrop import config as configs
+from raindrop.errors import ConfigError, suggest
+from raindrop.hardware import check_threads
+from raindrop.models.registry import MODELS, Entry
+from raindrop.training.config import TrainConfig
+
+
+class Settings(BaseEstimator):  # type: ignore[misc]
+    """The arguments, kept as they came, and the settings they stand for."""
+
+    model: str
+    preset: str
+    config: Mapping[str, Any] | None
+    seed: int
+    unknown_sensors: Literal["error", "ignore"]
+    device: str
+    threads: int | None
+    progress: bool
+
+    def _check_arguments(self) -> None:
+        """Raise on arguments that the subclass knows to be impossible."""
+
+    def _configs(self) -> tuple[Entry, Any, TrainConfig]:
+        if self.model not in MODELS:
+            raise ConfigError(f"Unknown model '{self.model}': {suggest(self.model, MODELS)}")
+        entry = MODELS[self.model]
+        if self.preset not in entry.presets:
+            raise ConfigError(
+                f"Model '{self.model}' has no preset '{self.preset}': {suggest(self.preset, entry.presets)}"
+            )
+        if self.unknown_sensors not in ("error", "ignore"):
+            raise ConfigError(f"unknown_sensors is 'error' or 'ignore', not '{self.unknown_sensors}'.")
+        if not isinstance(self.seed, (int, np.integer)) or not 0 <= self.seed < 2**63:
+            raise ConfigError(f"seed={self.seed!r}: a seed is a whole number, 0 or above.")
+        check_threads(self.threads)
+        self._check_arguments()
+        preset, own = configs.nest(entry.presets[self.preset]), configs.nest(self.config or {})
+        model_config = configs.make(entry.config, preset["model"], own["model"], where="model.")
+        if "epochs" in own["train"]:
+            preset["train"] = {name: value for name, value in preset["train"].items() if name != "min_steps"}
+        return entry, model_config, configs.make(TrainConfig, preset["train"], own["train"], where="train.")
+
+    def resolved(self) -> dict[str, dict[str, Any]]:
+        """Every setting of the groups "model" and "train", from `config`, the preset and the defaults."""
+        _, model_config, train_config = self._configs()
+        return {"model": configs.to_dict(model_config), "train": configs.to_dict(train_config)}
+
+    def _refuse_train_settings(self, config: TrainConfig, tensorboard: bool) -> None:
+        """A model without the training loop cannot follow its settings."""
+        ignored = [f.name for f in fields(config) if f.name != "holdout" and getattr(config, f.name) != f.default]
+        if ignored or tensorboard:
+            names = ", ".join(f"train.{name}" for name in ignored) or "tensorboard"
+            raise ConfigError(
+                f"Model '{self.model}' is not trained by gradients, so {names} cannot have an effect. Leave it out; "
+                f"the settings of '{self.model}' start with 'model.'."
+            )

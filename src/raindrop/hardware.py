@@ -1,0 +1,73 @@
+"""Devices and threads: where a model computes, and with how many threads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal, get_args
+
+from raindrop.errors import ConfigError, suggest
+
+Device = Literal["cpu", "cuda", "mps", "auto"]
+
+
+def resolve_device(name: str) -> str:
+    """The device of this name, checked to be there; "auto" takes the best there is."""
+    if name.partition(":")[0] not in get_args(Device):
+        raise ConfigError(f"Unknown device '{name}': {suggest(name, get_args(Device))}")
+    import torch
+
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if name == "auto":
+        return next(kind for kind in ("cuda", "mps", "cpu") if available[kind])
+    kind, _, number = name.partition(":")
+    if not available[kind] or (number and (not number.isdecimal() or int(number) >= torch.cuda.device_count())):
+        there = ", ".join(f"'{kind}'" for kind, found in available.items() if found)
+        raise ConfigError(f"device='{name}': there is no such device on this machine; there are {there}.")
+    return name
+
+
+@contextmanager
+def limit_threads(threads: int | None) -> Iterator[None]:
+    """Compute with so many threads for a while; None lets `preferred_threads` choose. Restored afterwards."""
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    wanted = preferred_threads() if threads is None else threads
+    before = torch.get_num_threads()
+    with threadpool_limits(limits=wanted):
+        torch.set_num_threads(wanted)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+
+
+def preferred_threads() -> int:
+    """One, unless the user chose another number by OMP_NUM_THREADS or torch.set_num_threads.
+
+    The arrays of a batch are small. A second thread gains little on an idle core, and on a busy one the threads wait
+    for one another; benchmarks/threads.py measures it.
+    """
+    import torch
+
+    chosen = os.environ.get("OMP_NUM_THREADS", "")
+    if chosen.isdecimal() and int(chosen) > 0:
+        return int(chosen)
+    current = torch.get_num_threads()
+    return 1 if current in _usual_threads() else current
+
+
+def _usual_threads() -> set[int]:
+    """What torch may start with here: all cores, those this process may use, or one for every two (hyper-threads)."""
+    cores = {os.cpu_count() or 1}
+    if hasattr(os, "sched_getaffinity"):
+        cores.add(len(os.sched_getaffinity(0)))
+    return cores | {max(1, number // 2) for number in cores}
+
+
+def check_threads(threads: int | None) -> None:
+    """Raise unless it is a number of threads, or None."""
+    if threads is not None and (not isinstance(threads, int) or threads < 1):
+        raise ConfigError(f"threads={threads!r}: a number of threads from 1 on, or None to let the library choose.")

@@ -1,0 +1,195 @@
+"""Growing boosted trees with scikit-learn or LightGBM, and reading what they grew into plain arrays.
+
+scikit-learn keeps its trees in private attributes (`_predictors`, `_baseline_prediction`), which is why pyproject.toml
+caps its version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from raindrop.errors import MissingExtraError
+from raindrop.tasks.base import BoostingProblem
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreesConfig:
+    """How the trees are grown."""
+
+    engine: Literal["sklearn", "lightgbm"] = "sklearn"
+    """The library that grows them: scikit-learn, or LightGBM (extra `trees`)."""
+    summaries: Literal["nine", "more"] = "nine"
+    """The columns: nine summaries per sensor, or also details such as slope and time since the last reading."""
+    rounds: int = 1000
+    """Maximum rounds of boosting, one tree per round, or one per class and round where there are more than two."""
+    patience: int = 50
+    """Stop after this many rounds without a lower validation loss; needs validation samples."""
+    learning_rate: float = 0.05
+    """Share of each tree's correction that is applied."""
+    leaves: int = 31
+    """Maximum leaves of a tree."""
+    min_samples: int = 20
+    """Minimum training samples in a leaf."""
+    l2: float = 0.0
+    """L2 regularisation of the leaf values."""
+    columns: float = 1.0
+    """Share of the columns a tree (LightGBM) or a split (scikit-learn) may choose from, drawn at random."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("rounds", 1), ("patience", 1), ("leaves", 2), ("min_samples", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}.")
+        if not 0 < self.columns <= 1:
+            raise ValueError(f"columns is a share of the summaries, above 0 and up to 1, not {self.columns}.")
+        if not 0 < self.learning_rate < float("inf") or not 0 <= self.l2 < float("inf"):
+            raise ValueError("learning_rate must be positive and l2 at least 0.")
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What trees learn from: columns (n, column), targets (n,), weights (n,)."""
+
+    x: NDArray[np.float64]
+    target: NDArray[Any]
+    weight: NDArray[np.float32] | None = None
+
+    def only(self, columns: NDArray[np.int64]) -> Samples:
+        """These columns; a constant one where there are none."""
+        x = self.x[:, columns] if len(columns) else np.zeros((len(self.x), 1))
+        return Samples(x, self.target, self.weight)
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """One tree, by node; node 0 is the root, and a leaf is its own child."""
+
+    feature: NDArray[np.int64]
+    threshold: NDArray[np.float64]  # a value up to this goes left
+    missing_left: NDArray[np.bool_]
+    left: NDArray[np.int64]
+    right: NDArray[np.int64]
+    value: NDArray[np.float64]  # of a leaf, 0 within
+    depth: int
+
+
+def grow(
+    config: TreesConfig, problem: BoostingProblem, training: Samples, validation: Samples | None, seed: int
+) -> tuple[list[Nodes], NDArray[np.float64]]:
+    """Trees round by round, within a round one per output of the problem, and the scores before the first round.
+
+    A column without any value in training is left out: it can split nothing, and scikit-learn fails on it.
+    """
+    usable = np.flatnonzero(~np.isnan(training.x).all(0))
+    training, validation = training.only(usable), None if validation is None else validation.only(usable)
+    engine = {"sklearn": _grow_sklearn, "lightgbm": _grow_lightgbm}[config.engine]
+    trees, baseline = engine(config, problem, training, validation, seed)
+    column = usable if len(usable) else np.zeros(1, dtype=np.int64)
+    return [replace(tree, feature=column[tree.feature]) for tree in trees], baseline
+
+
+def _grow_sklearn(
+    config: TreesConfig, problem: BoostingProblem, training: Samples, validation: Samples | None, seed: int
+) -> tuple[list[Nodes], NDArray[np.float64]]:
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+    settings: dict[str, Any] = {
+        "max_iter": config.rounds,
+        "learning_rate": config.learning_rate,
+        "max_leaf_nodes": config.leaves,
+        "min_samples_leaf": config.min_samples,
+        "l2_regularization": config.l2,
+        "max_features": config.columns,
+        "early_stopping": validation is not None,
+        "n_iter_no_change": config.patience,
+        "tol": 0.0,
+        "random_state": seed,
+    }
+    if problem.objective in ("binary", "multiclass"):
+        model = HistGradientBoostingClassifier(**settings)
+    else:
+        loss = {"squared": "squared_error", "absolute": "absolute_error", "quantile": "quantile"}[problem.objective]
+        level = problem.level if loss == "quantile" else None
+        model = HistGradientBoostingRegressor(loss=loss, quantile=level, **settings)
+    held_out = {}
+    if validation is not None:
+        held_out = {"X_val": validation.x, "y_val": validation.target, "sample_weight_val": validation.weight}
+    model.fit(training.x, training.target, sample_weight=training.weight, **held_out)
+    trees = []
+    for tree in (tree for round_trees in model._predictors for tree in round_trees):
+        nodes, leaf = tree.nodes, tree.nodes["is_leaf"].astype(bool)
+        own = np.arange(len(nodes))
+        trees.append(
+            Nodes(
+                feature=np.where(leaf, 0, nodes["feature_idx"]),
+                threshold=nodes["num_threshold"],
+                missing_left=nodes["missing_go_to_left"].astype(bool),
+                left=np.where(leaf, own, nodes["left"]),
+                right=np.where(leaf, own, nodes["right"]),
+                value=np.where(leaf, nodes["value"], 0.0),
+                depth=int(nodes["depth"].max()),
+            )
+        )
+    return trees, model._baseline_prediction.reshape(-1)
+
+
+def _grow_lightgbm(
+    config: TreesConfig, problem: BoostingProblem, training: Samples, validation: Samples | None, seed: int
+) -> tuple[list[Nodes], NDArray[np.float64]]:
+    """LightGBM's trees, the first of which hold the scores before the first round."""
+    try:
+        import lightgbm
+    except ImportError:
+        raise MissingExtraError("lightgbm", "trees", "Growing trees with LightGBM") from None
+    objectives = {"squared": "regression", "absolute": "regression_l1"}
+    settings = {
+        "objective": objectives.get(problem.objective, problem.objective),
+        "learning_rate": config.learning_rate,
+        "num_leaves": config.leaves,
+        "min_data_in_leaf": config.min_samples,
+        "lambda_l2": config.l2,
+        "feature_fraction": config.columns,
+        "seed": seed,
+        "deterministic": True,
+        "force_col_wise": True,
+        "num_threads": torch.get_num_threads(),
+        "verbose": -1,
+    }
+    if problem.objective == "multiclass":
+        settings["num_class"] = len(problem.outputs)
+    if problem.objective == "quantile":
+        settings["alpha"] = problem.level
+    data = lightgbm.Dataset(training.x, training.target, weight=training.weight)
+    held_out: list[Any] = []
+    stop: list[Any] = []
+    if validation is not None:
+        held_out = [lightgbm.Dataset(validation.x, validation.target, weight=validation.weight, reference=data)]
+        stop = [lightgbm.early_stopping(config.patience, verbose=False)]
+    model = lightgbm.train(settings, data, config.rounds, valid_sets=held_out, callbacks=stop)
+    grown = model.dump_model(num_iteration=model.current_iteration())["tree_info"]
+    return [_read_lightgbm(tree["tree_structure"]) for tree in grown], np.zeros(len(problem.outputs))
+
+
+def _read_lightgbm(root: dict[str, Any]) -> Nodes:
+    """A tree as LightGBM describes it, node by node from the root down."""
+    rows: list[list[Any]] = []
+    deepest = 0
+    waiting: list[tuple[dict[str, Any], int, int]] = [(root, -1, 0)]  # node, row of its parent, depth
+    while waiting:
+        node, parent, depth = waiting.pop()
+        at, deepest = len(rows), max(deepest, depth)
+        if parent >= 0:
+            rows[parent][4 if rows[parent][3] >= 0 else 3] = at
+        if "split_index" not in node:
+            rows.append([0, 0.0, False, at, at, node["leaf_value"]])
+            continue
+        # Where training met nothing missing, LightGBM reads a missing value as 0.
+        missing_left = node["default_left"] if node["missing_type"] == "NaN" else node["threshold"] >= 0
+        rows.append([node["split_feature"], node["threshold"], missing_left, -1, -1, 0.0])
+        waiting += [(node["right_child"], at, depth + 1), (node["left_child"], at, depth + 1)]  # left comes first
+    feature, threshold, missing, left, right, value = (np.array(column) for column in zip(*rows, strict=True))
+    return Nodes(feature, threshold.astype(np.float64), missing.astype(bool), left, right, value, deepest)

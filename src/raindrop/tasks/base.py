@@ -1,0 +1,262 @@
+"""What every task provides: targets, loss, predictions, metrics.
+
+A task is learned from the training table (its classes, the scale of its quantities) and saved with the model. Models
+and the training loop know it through this interface alone. To add a task, write its file here and its estimator.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import polars as pl
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from raindrop.errors import ConfigError, DataError
+from raindrop.table.build import require_columns
+from raindrop.table.event_table import EventTable
+from raindrop.tasks.bootstrap import Interval, interval, resampled_counts
+from raindrop.tasks.metrics import Array, Floats, Metric, require_metric
+
+
+@dataclass(frozen=True)
+class Column:
+    """One label or quantity of a task, for the samples where its truth is known."""
+
+    name: str
+    rows: NDArray[np.int64]  # (known,) positions of these samples
+    truth: Array  # (known,)
+    predicted: Array  # (known, ...)
+    scale: float = 1.0
+    """Size of a typical difference, by which quantities of different units are made comparable."""
+
+
+@dataclass(frozen=True)
+class BoostingProblem:
+    """One ensemble of boosted trees that fills some of the task's scores."""
+
+    outputs: tuple[int, ...]
+    """The scores it fills; the others stay 0."""
+    objective: Literal["binary", "multiclass", "squared", "absolute", "quantile"]
+    column: int = 0
+    """Which column of targets (n, column) it learns."""
+    level: float = 0.5
+    """Of a quantile."""
+
+    def targets(self, targets: Array) -> Array:
+        """(n,) what it learns; NaN where unknown."""
+        return targets if targets.ndim == 1 else targets[:, self.column]
+
+    def losses(self, scores: Tensor, target: Tensor) -> Tensor:
+        """(n,) of scores (n, outputs) and known targets (n,)."""
+        if self.objective == "multiclass":
+            return torch.nn.functional.cross_entropy(scores, target.long(), reduction="none")
+        score, target = scores[:, 0], target.to(scores.dtype)
+        if self.objective == "binary":
+            return torch.nn.functional.softplus(torch.where(target > 0.5, -score, score))
+        error = target - score
+        if self.objective == "squared":
+            return error.square()
+        level = 0.5 if self.objective == "absolute" else self.level
+        return torch.maximum(level * error, (level - 1) * error)
+
+
+class Task(ABC):
+    """What is predicted. `scores` are a model's raw outputs (b, num_outputs); a task says what they mean."""
+
+    name: ClassVar[str]
+    """As the command line and saved models call it."""
+    default_metric: ClassVar[str]
+    """The validation metric that chooses the epoch to keep."""
+    loss_name: ClassVar[str] = "loss"
+    """What the loss of its boosted trees is called in their history."""
+    labels: tuple[str, ...]
+    """The columns of the samples table it predicts."""
+
+    @property
+    @abstractmethod
+    def metrics(self) -> Mapping[str, Metric]:
+        """By name, in the order in which they are shown."""
+
+    # ---------------------------------------------------------------- learning
+
+    @property
+    @abstractmethod
+    def num_outputs(self) -> int:
+        """How many scores a model gives per sample."""
+
+    @abstractmethod
+    def encode(self, table: EventTable) -> Array:
+        """The truth of each sample, (samples,) or (samples, column); NaN where it may be and is unknown."""
+
+    def targets(self, truth: Array) -> Array:
+        """What the loss compares scores with, in the shape of the truth."""
+        return truth
+
+    @abstractmethod
+    def loss(self, scores: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Mean loss of scores (n, output), each sample weighted by weight (n,)."""
+
+    def member_loss(self, members: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Mean loss of ensemble members (b, member, output), each judged by itself so that they stay different."""
+        size = members.shape[1]
+        weight = None if weight is None else weight.repeat_interleave(size, dim=0)
+        return self.loss(members.flatten(0, 1), target.repeat_interleave(size, dim=0), weight)
+
+    def strata(self, truth: Array) -> NDArray[np.int64]:
+        """(samples,) the class of each sample, for balanced batches, splits and draws; all 0 where there are none."""
+        return np.zeros(len(truth), dtype=np.int64)
+
+    def sample_weights(self, truth: Array) -> NDArray[np.float32] | None:
+        """(samples,) how much each sample counts in the loss; None where all count the same."""
+        return None
+
+    @abstractmethod
+    def boosting_problems(self) -> Sequence[BoostingProblem]:
+        """The ensembles of trees that learn this task."""
+
+    def soft_targets(self, scores: Tensor, truth: Array, weight: float) -> Array | None:
+        """Targets mixed with a teacher's scores, which count `weight`; None where the loss does not admit that."""
+        return None
+
+    def knows(self, scores: Tensor, truth: Array) -> bool:
+        """Whether these scores, of samples held out, are clearly better than a constant."""
+        return True
+
+    # ---------------------------------------------------------------- predicting
+
+    @abstractmethod
+    def combine(self, members: Tensor) -> Tensor:
+        """Scores of ensemble members (b, member, output) -> (b, output) of their mean prediction."""
+
+    @abstractmethod
+    def mix(self, first: Tensor, second: Tensor, share: float, of_scores: bool) -> Tensor:
+        """Scores of the weighted mean of two models' predictions, or of their scores."""
+
+    @abstractmethod
+    def predict(self, scores: Tensor) -> NDArray[np.float32]:
+        """Scores -> what a person gets: probabilities, or quantities in their own unit."""
+
+    # ---------------------------------------------------------------- judging
+
+    @abstractmethod
+    def columns(self, truth: Array, predicted: Array) -> list[Column]:
+        """Each label or quantity with the samples where it is known."""
+
+    def evaluate(self, truth: Array, predicted: Array) -> dict[str, float]:
+        """Every metric by name: the mean over labels or quantities, and each as 'metric/label' where there are several.
+
+        Of several quantities the mean is taken of standardised values, so that their units do not matter.
+        """
+        columns = self.columns(truth, predicted)
+        several = len(columns) > 1
+        values = {
+            name: _mean([_compute(metric, column, standardised=several) for column in columns])
+            for name, metric in self.metrics.items()
+        }
+        if several:
+            values |= {
+                f"{name}/{column.name}": _compute(metric, column)
+                for column in columns
+                for name, metric in self.metrics.items()
+            }
+        return values
+
+    def bootstrap(
+        self,
+        truth: Array,
+        predicted: Array,
+        names: Sequence[str] | None = None,
+        *,
+        draws: int = 1000,
+        seed: int = 0,
+    ) -> dict[str, Interval]:
+        """Metrics with 95 % percentile intervals; the mean over labels or quantities as in `evaluate`."""
+        if not len(truth):
+            raise DataError("There are no samples, so there is no metric and no interval.")
+        if draws < 1:
+            raise ConfigError(f"An interval needs at least 1 draw, not {draws}.")
+        fast = {name: metric.weighted for name, metric in self.metrics.items() if metric.weighted is not None}
+        for name in names or ():
+            require_metric(name, fast)
+        columns = self.columns(truth, predicted)
+        drawn: dict[str, list[Floats]] = {name: [] for name in (names or fast)}
+        for counts in resampled_counts(self.strata(truth), draws, seed):
+            for name, parts in drawn.items():
+                of_columns = []
+                for column in columns:
+                    scale = column.scale if len(columns) > 1 else 1.0
+                    args = column.truth / scale if scale != 1.0 else column.truth, column.predicted
+                    of_columns.append(
+                        fast[name](args[0], args[1] / scale if scale != 1.0 else args[1], counts[:, column.rows])
+                    )
+                with np.errstate(invalid="ignore"):
+                    parts.append(np.mean(of_columns, 0))
+        exact = self.evaluate(truth, predicted)
+        return {name: interval(exact[name], np.concatenate(parts)) for name, parts in drawn.items()}
+
+    def title(self, metric: str) -> str:
+        """The metric's name for people, with what it is about."""
+        name, slash, label = metric.partition("/")
+        return self.metrics[name].title + (f" ({label})" if slash else "")
+
+    def require_metric(self, name: str) -> str:
+        """The name of one of this task's metrics; 'auto' is its default."""
+        name = self.default_metric if name == "auto" else name
+        require_metric(name, self.metrics)
+        return name
+
+    def require_judgeable(self, truth: Array, metric: str) -> None:
+        """Raise where these validation samples allow no value of the metric, so that no epoch could be chosen by it."""
+        values = self.evaluate(truth, self.constant_prediction(truth))
+        if np.isnan(values[metric]):
+            raise DataError(
+                f"All {len(truth):,} validation samples are alike, so there is no {self.title(metric)} to choose an "
+                "epoch by. Give a validation table with several classes or values, or set train.metric to another one."
+            )
+
+    @abstractmethod
+    def describe(self, truth: Array) -> str:
+        """What is predicted and how it is distributed, for captions, such as base rates."""
+
+    @abstractmethod
+    def constant_prediction(self, truth: Array) -> NDArray[np.float32]:
+        """A prediction that says the same of every sample, in the form that `predict` has."""
+
+    # ---------------------------------------------------------------- keeping
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values, from which `from_dict` makes the same task."""
+
+    @classmethod
+    @abstractmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Self:
+        """What `to_dict` gave."""
+
+
+def label_columns(table: EventTable, labels: Sequence[str]) -> list[pl.Series]:
+    """These columns of the samples table; an error where one is missing."""
+    for name in labels:
+        require_columns(table.samples, {"label": name}, "samples")
+    return [table.samples[name] for name in labels]
+
+
+def _compute(metric: Metric, column: Column, *, standardised: bool = False) -> float:
+    if not len(column.rows):
+        return float("nan")
+    scale = column.scale if standardised else 1.0
+    if scale == 1.0:
+        return metric(column.truth, column.predicted)
+    return metric(column.truth / scale, column.predicted / scale)
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Over the labels for which there is a value."""
+    known = [value for value in values if not np.isnan(value)]
+    return float(np.mean(known)) if known else float("nan")

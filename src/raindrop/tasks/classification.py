@@ -1,0 +1,216 @@
+"""Classification: one of several classes per sample."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from raindrop.errors import ConfigError, DataError, count_of, suggest
+from raindrop.table.event_table import EventTable
+from raindrop.tasks.base import BoostingProblem, Column, Task
+from raindrop.tasks.metrics import CLASSIFICATION, METRICS, Array, Metric, log_loss
+
+ABOUT_POSITIVE = ("auroc", "auprc", "brier", "calibration_error")  # of two classes, these are about the positive one
+CONSTANT_MARGIN = 0.95  # of the log loss of the class shares: a teacher that comes no lower knows nothing
+
+ClassWeight = str | Mapping[Any, float] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Classification(Task):
+    """Classes by their logits: p = softmax(scores)."""
+
+    name: ClassVar[str] = "classification"
+    default_metric: ClassVar[str] = "auroc"
+    loss_name: ClassVar[str] = "log_loss"
+
+    label: str
+    classes: NDArray[Any]
+    """In the order of the scores; of two classes the positive one comes last."""
+    weights: tuple[float, ...] | None = None
+    """How much a sample of each class counts in the loss."""
+
+    @classmethod
+    def learn(cls, table: EventTable, *, positive: Any = None, class_weight: ClassWeight = None) -> Self:
+        """The classes of a training table."""
+        labels = table.labels
+        classes, counts = np.unique(labels, return_counts=True)
+        if len(classes) < 2:
+            raise DataError(
+                f"All {len(table):,} training samples have the label '{classes[0]}'. "
+                "There must be at least two classes to tell apart."
+            )
+        if positive is not None:
+            order = _positive_last(classes, positive)
+            classes, counts = classes[order], counts[order]
+        return cls(table.roles.label or "label", classes, _class_weights(classes, counts, class_weight))
+
+    @property
+    def labels(self) -> tuple[str, ...]:  # type: ignore[override]
+        return (self.label,)
+
+    @property
+    def metrics(self) -> Mapping[str, Metric]:
+        return {name: METRICS[name] for name in CLASSIFICATION}
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self.classes)
+
+    @property
+    def positive(self) -> Any:
+        """Of two classes, the one that AUROC, AUPRC and the reliability curve are about; None of more."""
+        return self.classes[1] if len(self.classes) == 2 else None
+
+    # ---------------------------------------------------------------- learning
+
+    def encode(self, table: EventTable) -> NDArray[np.int64]:
+        """(samples,) the position of each label in `classes`."""
+        return encode_labels(table.labels, self.classes)
+
+    def loss(self, scores: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Cross entropy with codes (n,) or probabilities (n, class)."""
+        if weight is None:
+            return F.cross_entropy(scores, target)
+        return (weight * F.cross_entropy(scores, target, reduction="none")).sum() / weight.sum()
+
+    def strata(self, truth: Array) -> NDArray[np.int64]:
+        return np.asarray(truth, dtype=np.int64)
+
+    def sample_weights(self, truth: Array) -> NDArray[np.float32] | None:
+        return None if self.weights is None else np.array(self.weights, dtype=np.float32)[truth]
+
+    def boosting_problems(self) -> Sequence[BoostingProblem]:
+        if self.num_outputs == 2:
+            return [BoostingProblem((1,), "binary")]
+        return [BoostingProblem(tuple(range(self.num_outputs)), "multiclass")]
+
+    def soft_targets(self, scores: Tensor, truth: Array, weight: float) -> Array | None:
+        one_hot = np.eye(self.num_outputs, dtype=np.float32)[truth]
+        return cast(Array, np.float32(weight) * self.predict(scores) + np.float32(1 - weight) * one_hot)
+
+    def knows(self, scores: Tensor, truth: Array) -> bool:
+        constant = log_loss(truth, self.constant_prediction(truth))
+        return log_loss(truth, self.predict(scores)) < CONSTANT_MARGIN * constant
+
+    # ---------------------------------------------------------------- predicting
+
+    def combine(self, members: Tensor) -> Tensor:
+        return mean_log_prob(members)
+
+    def mix(self, first: Tensor, second: Tensor, share: float, of_scores: bool) -> Tensor:
+        """The average of log-odds, or of probabilities."""
+        first, second = first.log_softmax(-1), second.log_softmax(-1)
+        if of_scores:
+            return share * first + (1 - share) * second
+        weight = torch.tensor([share, 1 - share]).log()
+        return torch.logaddexp(first + weight[0], second + weight[1])
+
+    def predict(self, scores: Tensor) -> NDArray[np.float32]:
+        """(n, class) probabilities: the one place where logits become probabilities."""
+        return cast(NDArray[np.float32], torch.softmax(scores.detach().cpu().double(), dim=-1).float().numpy())
+
+    # ---------------------------------------------------------------- judging
+
+    def columns(self, truth: Array, predicted: Array) -> list[Column]:
+        return [Column(self.label, np.arange(len(truth)), truth, predicted)]
+
+    def title(self, metric: str) -> str:
+        about = f" ({self.positive})" if self.positive is not None and metric in ABOUT_POSITIVE else ""
+        return super().title(metric) + about
+
+    def describe(self, truth: Array) -> str:
+        shares = np.bincount(truth, minlength=self.num_outputs) / max(len(truth), 1)
+        rates = ", ".join(f"{name} {share:.1%}" for name, share in zip(self.classes, shares, strict=True))
+        return f"label {self.label} ({rates})"
+
+    def constant_prediction(self, truth: Array) -> NDArray[np.float32]:
+        shares = np.bincount(truth, minlength=self.num_outputs) / max(len(truth), 1)
+        return np.tile(shares.astype(np.float32), (len(truth), 1))
+
+    # ---------------------------------------------------------------- keeping
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "label": self.label,
+            "classes": self.classes.tolist(),
+            "weights": None if self.weights is None else list(self.weights),
+        }
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Self:
+        weights = content["weights"]
+        return cls(content["label"], np.array(content["classes"]), None if weights is None else tuple(weights))
+
+
+def mean_log_prob(members: Tensor) -> Tensor:
+    """Logits (b, member, class) -> (b, class): the log of the members' mean probability."""
+    return members.log_softmax(-1).logsumexp(1) - math.log(members.shape[1])
+
+
+def encode_labels(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+    """Position of each label in `classes`."""
+    labels, classes = comparable(labels, classes)
+    order = np.argsort(classes)
+    code = order[np.searchsorted(classes, labels, sorter=order).clip(max=len(classes) - 1)]
+    wrong = classes[code] != labels
+    if wrong.any():
+        known = ", ".join(f"'{name}'" for name in classes[:20])
+        raise DataError(
+            f"{count_of(int(wrong.sum()), len(labels), 'samples')} have a label that was not there in training "
+            f"(first: '{labels[wrong][0]}').\nThe model knows the classes {known}."
+        )
+    return np.asarray(code, dtype=np.int64)
+
+
+def comparable(labels: NDArray[Any], classes: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Both as they are, or both as text where one is text and the other is not."""
+    if labels.dtype.kind != classes.dtype.kind and {labels.dtype.kind, classes.dtype.kind} - set("biu"):
+        return labels.astype(str), classes.astype(str)
+    return labels, classes
+
+
+def _positive_last(classes: NDArray[Any], positive: Any) -> list[int]:
+    """The order of two classes in which `positive` comes last."""
+    if len(classes) != 2:
+        raise ConfigError(
+            f"positive='{positive}' chooses one of two classes, but there are {len(classes)}: "
+            f"{', '.join(map(str, classes[:20]))}. Leave it out."
+        )
+    names = [str(name) for name in classes]
+    if str(positive) not in names:
+        raise ConfigError(f"positive='{positive}' is not a class: {suggest(str(positive), names)}")
+    at = names.index(str(positive))
+    return [1 - at, at]
+
+
+def _class_weights(
+    classes: NDArray[Any], counts: NDArray[np.int64], class_weight: ClassWeight
+) -> tuple[float, ...] | None:
+    """One weight per class: scikit-learn's 'balanced' (all classes count the same), or as given; others weigh 1."""
+    if class_weight is None:
+        return None
+    if isinstance(class_weight, str):
+        if class_weight != "balanced":
+            raise ConfigError(f"class_weight is 'balanced' or a weight for each class, not '{class_weight}'.")
+        return tuple((counts.sum() / (len(classes) * counts)).tolist())
+    names = [str(name) for name in classes]
+    given = {str(name): weight for name, weight in class_weight.items()}
+    for name, weight in given.items():
+        if name not in names:
+            raise ConfigError(f"class_weight: '{name}' is not a class: {suggest(name, names)}")
+        if not isinstance(weight, (int, float)) or not 0 <= weight < math.inf:
+            raise ConfigError(f"class_weight: the weight of '{name}' is a number from 0 on, not {weight!r}.")
+    weights = tuple(float(given.get(name, 1.0)) for name in names)
+    if sum(weight > 0 for weight in weights) < 2:
+        raise ConfigError("class_weight: at least two classes need a weight above 0.")
+    return weights

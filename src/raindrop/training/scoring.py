@@ -1,0 +1,46 @@
+"""Running a trained model over a table, without gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from raindrop.batch.batch import Batch
+from raindrop.batch.collate import Collator, in_order
+from raindrop.models.base import Model, Output
+from raindrop.training import distributed
+from raindrop.training.progress import bar
+
+
+def run_model(
+    model: Model, data: Collator, device: str = "cpu", *, show: bool = False
+) -> Iterator[tuple[Batch, Output]]:
+    """Each batch of the samples, in order, with the model's output for it."""
+    model.eval()
+    done = 0
+    with bar(show, len(data), "predicting") as update:
+        for host_batch in in_order(data):
+            batch = host_batch.to(device)
+            with torch.inference_mode():  # never across a yield: it would stay on in the caller's code
+                output = model(batch)
+            yield batch, output
+            done += batch.num_samples
+            update(done, [])
+
+
+def scores_of(model: Model, data: Collator, device: str = "cpu", *, show: bool = False) -> Tensor:
+    """(samples, output) on the CPU; several processes share the work, and each gets all of it."""
+    if not len(data):
+        raise ValueError("there are no samples to score")
+    if distributed.size() == 1:
+        return torch.cat([output.scores.cpu() for _, output in run_model(model, data, device, show=show)])
+    own = np.arange(len(data))[distributed.rank() :: distributed.size()]
+    parts = [output.scores.cpu() for _, output in run_model(model, data.part(own), device)] if len(own) else []
+    width = torch.tensor([parts[0].shape[1] if parts else 0])
+    scores = torch.zeros(len(data), int(distributed.largest(width)))
+    if parts:
+        scores[own] = torch.cat(parts)
+    return distributed.total(scores)
