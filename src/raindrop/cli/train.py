@@ -74,6 +74,7 @@ def train(
 
     if task == "classification" and len(label) > 1:
         raise ConfigError("--label: a class is one column; several are for --task multilabel or regression.")
+    _refuse_unused(task, positive=positive, class_weight=class_weight, calibrate=calibrate, loss=loss)
     table = read(data, label[0] if label else None, statics, group)
     if not resume:
         refuse_to_overwrite(out)
@@ -83,7 +84,6 @@ def train(
         own = {"labels": list(label), "calibrate": calibrate}
     elif task == "regression":
         own = {"label": list(label) if len(label) > 1 else label[0] if label else None, "loss": loss}
-    _refuse_unused(task, positive=positive, class_weight=class_weight, calibrate=calibrate, loss=loss)
     stratify = task == "classification"
     parts = labelled(split_table(table, split, seed, stratify=stratify), list(label))
     changes = {**(configs.read_toml(config) if config else {}), **configs.parse_words(set)}

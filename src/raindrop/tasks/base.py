@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -34,6 +34,12 @@ class Column:
     predicted: Array  # (known, ...)
     scale: float = 1.0
     """Size of a typical difference, by which quantities of different units are made comparable."""
+
+    def standardised(self) -> Column:
+        """In units of the scale."""
+        if self.scale == 1.0:
+            return self
+        return replace(self, truth=self.truth / self.scale, predicted=self.predicted / self.scale, scale=1.0)
 
 
 @dataclass(frozen=True)
@@ -156,7 +162,7 @@ class Task(ABC):
         columns = self.columns(truth, predicted)
         several = len(columns) > 1
         values = {
-            name: _mean([_compute(metric, column, standardised=several) for column in columns])
+            name: _mean([_compute(metric, column.standardised() if several else column) for column in columns])
             for name, metric in self.metrics.items()
         }
         if several:
@@ -186,17 +192,13 @@ class Task(ABC):
             require_metric(name, fast)
         columns = self.columns(truth, predicted)
         drawn: dict[str, list[Floats]] = {name: [] for name in (names or fast)}
+        several = len(columns) > 1
+        columns = [column.standardised() for column in columns] if several else columns
         for counts in resampled_counts(self.strata(truth), draws, seed):
             for name, parts in drawn.items():
-                of_columns = []
-                for column in columns:
-                    scale = column.scale if len(columns) > 1 else 1.0
-                    args = column.truth / scale if scale != 1.0 else column.truth, column.predicted
-                    of_columns.append(
-                        fast[name](args[0], args[1] / scale if scale != 1.0 else args[1], counts[:, column.rows])
-                    )
-                with np.errstate(invalid="ignore"):
-                    parts.append(np.mean(of_columns, 0))
+                with np.errstate(invalid="ignore", divide="ignore"):  # a draw may have no sample of a label
+                    values = [fast[name](c.truth, c.predicted, counts[:, c.rows]) for c in columns if len(c.rows)]
+                    parts.append(np.mean(values, 0))
         exact = self.evaluate(truth, predicted)
         return {name: interval(exact[name], np.concatenate(parts)) for name, parts in drawn.items()}
 
@@ -247,13 +249,8 @@ def label_columns(table: EventTable, labels: Sequence[str]) -> list[pl.Series]:
     return [table.samples[name] for name in labels]
 
 
-def _compute(metric: Metric, column: Column, *, standardised: bool = False) -> float:
-    if not len(column.rows):
-        return float("nan")
-    scale = column.scale if standardised else 1.0
-    if scale == 1.0:
-        return metric(column.truth, column.predicted)
-    return metric(column.truth / scale, column.predicted / scale)
+def _compute(metric: Metric, column: Column) -> float:
+    return metric(column.truth, column.predicted) if len(column.rows) else float("nan")
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -60,8 +60,9 @@ def bootstrap(
 
 
 def interval(value: float, drawn: Floats) -> Interval:
-    """The 95 % percentile interval of the draws."""
-    return Interval(value, *np.quantile(drawn, [0.025, 0.975]).tolist())
+    """The 95 % percentile interval of the draws that allow a value."""
+    known = drawn[~np.isnan(drawn)]
+    return Interval(value, *(np.quantile(known, [0.025, 0.975]).tolist() if len(known) else (np.nan, np.nan)))
 
 
 def resampled_counts(strata: NDArray[np.int64], draws: int, seed: int) -> Iterator[Floats]:
