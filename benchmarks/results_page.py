@@ -6,7 +6,8 @@
 Markers on the page say what goes where; the text between them stays as it is:
 
     <!-- caption table1_p12 -->               title and caption
-    <!-- tables table1_p12 -->                all blocks; with `: fixed, random 50 %` those whose heading starts so
+    <!-- tables table1_p12 -->                all blocks; with `: fixed, random 50 %` those whose heading starts so;
+                                              then the note on comparisons, if any of them has some
     <!-- verdicts table1_p12 -->              the verdicts; all, or those of some blocks, as above
     <!-- end -->                              after each of them
 
@@ -48,11 +49,13 @@ def _caption(table: str, _: tuple[str, ...]) -> str:
 
 def _tables(table: str, prefixes: tuple[str, ...]) -> str:
     blocks = re.findall(r"(?:^### (?P<heading>[^\n]+)\n\n)?(?P<rows>(?:^\|[^\n]*\n)+)", table, re.MULTILINE)
-    return "\n\n".join(
+    chosen = [
         (f"#### {heading}\n\n" if heading else "") + "\n".join(row for row in rows.splitlines() if not _is_empty(row))
         for heading, rows in blocks
         if heading.startswith(prefixes)
-    )
+    ]
+    note = [line for line in table.splitlines() if line.startswith("Note: ")]
+    return "\n\n".join(chosen + (note if any("behind (p)" in block for block in chosen) else []))
 
 
 def _is_empty(row: str) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import polars as pl
 import pytest
-from results import NET, PUBLISHED, TREES, make_summary
-from scipy import stats
+from results import PUBLISHED, make_summary, p_value_by_hand
 from tiny import TOML, planned, prepare
 
 from raindrop.benchmark import Store, Summary, summarise_jobs
@@ -35,7 +36,24 @@ def test_the_distance_from_the_best_row_is_paired_by_split(tmp_path):
     net, trees = result(summary, "Net"), result(summary, "Trees")
     assert (trees["best"], trees["behind"], trees["p_value"]) == (True, None, None)
     assert net["behind"] == pytest.approx(2.0)
-    assert net["p_value"] == pytest.approx(stats.ttest_rel(list(TREES.values()), list(NET.values())).pvalue)
+    assert net["p_value"] == pytest.approx(p_value_by_hand(48, 6))
+
+
+def test_the_sizes_of_the_splits_come_from_the_jobs(tmp_path):
+    rotated = TOML.replace("random = true\nnumbers = [1, 2, 3]", 'rotate_by = "subject"')  # 5 subjects of 12 samples
+    summary = make_summary(tmp_path, text=rotated)
+    assert result(summary, "Net")["p_value"] == pytest.approx(p_value_by_hand(36, 12))
+    low, high = result(summary, "Net")["behind_low"], result(summary, "Net")["behind_high"]
+    reach = 4.3026527 * math.sqrt(1 / 3 + 12 / 36)
+    assert (low, high) == (pytest.approx(2 - reach), pytest.approx(2 + reach))
+
+
+def test_splits_that_share_one_training_set_have_no_p_value(tmp_path):
+    summary = make_summary(tmp_path, text=TOML.replace("random = true", 'train_where = "age < 60"'))
+    net = result(summary, "Net")
+    assert net["behind"] == pytest.approx(2.0)
+    assert (net["p_value"], net["behind_low"], net["behind_high"]) == (None, None, None)
+    assert all(sentence.endswith("(3 common splits, no test).") for sentence in summary.verdicts)
 
 
 def test_a_row_with_fewer_splits_is_not_the_best_but_is_compared_on_its_own_splits(tmp_path):
@@ -52,7 +70,7 @@ def test_a_table_may_name_the_row_that_others_are_compared_with(tmp_path):
     assert (net["best"], net["behind"], net["p_value"]) == (False, None, None)
     assert trees["best"]
     assert trees["behind"] == pytest.approx(-2.0)
-    assert trees["p_value"] == pytest.approx(stats.ttest_rel(list(TREES.values()), list(NET.values())).pvalue)
+    assert trees["p_value"] == pytest.approx(p_value_by_hand(48, 6))
 
 
 def test_a_metric_that_was_added_after_a_job_was_run_is_missing(tmp_path):

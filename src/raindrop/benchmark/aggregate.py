@@ -31,6 +31,8 @@ SCHEMA: dict[str, Any] = {
     "difference": pl.Float64,
     "best": pl.Boolean,
     "behind": pl.Float64,
+    "behind_low": pl.Float64,
+    "behind_high": pl.Float64,
     "common_splits": pl.Int64,
     "p_value": pl.Float64,
 }
@@ -50,7 +52,7 @@ class Summary:
 
 def summarise_jobs(experiment: Experiment, data: DataSummary, jobs: Sequence[Job], store: Store) -> Summary:
     """The test-set results of an experiment that are in the store; unfinished jobs are left out."""
-    values = metrics_by_split(experiment, jobs, store)
+    values, ratios = metrics_by_split(experiment, jobs, store), size_ratios(jobs)
     records: list[dict[str, Any]] = []
     for scenario, setting in experiment.columns():
         for metric in experiment.metrics:
@@ -63,8 +65,9 @@ def summarise_jobs(experiment: Experiment, data: DataSummary, jobs: Sequence[Job
                 row_mean = scale * mean(by_split) if by_split else None
                 published = experiment.published_metric(row, scenario, setting, metric)
                 comparable = published if experiment.published.same_data else None
-                comparison = paired_comparison(block.get(reference, {}), by_split, metric)
+                comparison = paired_comparison(block.get(reference, {}), by_split, metric, ratios.get(scenario, {}))
                 compared = comparison if row.name != reference else None
+                interval = compared.interval if compared else None
                 records.append(
                     {
                         "scenario": scenario,
@@ -83,11 +86,13 @@ def summarise_jobs(experiment: Experiment, data: DataSummary, jobs: Sequence[Job
                         "difference": row_mean - comparable[0] if row_mean is not None and comparable else None,
                         "best": row.name == best,
                         "behind": scale * compared.behind if compared else None,
+                        "behind_low": scale * interval[0] if interval else None,
+                        "behind_high": scale * interval[1] if interval else None,
                         "common_splits": comparison.splits if comparison else 0,
                         "p_value": compared.p_value if compared else None,
                     }
                 )
-    return Summary(experiment, data, pl.DataFrame(records, schema=SCHEMA), tuple(verdicts(experiment, values)))
+    return Summary(experiment, data, pl.DataFrame(records, schema=SCHEMA), tuple(verdicts(experiment, values, ratios)))
 
 
 def metrics_by_split(experiment: Experiment, jobs: Sequence[Job], store: Store) -> ByColumn:
@@ -108,3 +113,16 @@ def metrics_by_split(experiment: Experiment, jobs: Sequence[Job], store: Store) 
         column: {number: float(np.mean(values)) for number, values in by_split.items()}
         for column, by_split in by_seed.items()
     }
+
+
+def size_ratios(jobs: Sequence[Job]) -> dict[str, dict[int, float]]:
+    """scenario -> split number -> n_test / n_train, for the corrected t-test.
+
+    Empty for a scenario with `train_where`: its splits share one training set, which the correction does not cover.
+    """
+    ratios: dict[str, dict[int, float]] = {}
+    for job in jobs:
+        of_scenario = ratios.setdefault(job.splits.name, {})
+        if job.splits.train_where is None:
+            of_scenario[job.split_number] = job.num_test / job.num_train
+    return ratios

@@ -50,6 +50,10 @@ class Job:
     """Of a blend: the key of the job that trains its network as a row of its own."""
     ranking_key: str
     """Identifies the training set, whose ranking of sensors all rows share."""
+    num_train: int
+    """Samples in the training set."""
+    num_test: int
+    """Samples in the test set."""
 
     @property
     def name(self) -> str:
@@ -95,7 +99,8 @@ def plan_jobs(
     plugin_checksums = {plugin.name: plugin.checksum() for plugin in experiment.plugins}
     jobs = []
     for number, splits in list_splits(experiment, table, numbers):
-        subsets = [content_checksum(list(subset.ids)) for subset in split_table(table, splits, number, folder)]
+        train, val, test = split_table(table, splits, number, folder)
+        subsets = [content_checksum(list(subset.ids)) for subset in (train, val, test)]
         ranking_key = content_checksum([VERSION, table.fingerprint, subsets[0]])[:32]
         for row, seed in product(rows, experiment.seeds):
             where = f"{experiment.name}, row '{row.name}'"
@@ -104,7 +109,8 @@ def plan_jobs(
             network_key = None
             if row.model == "blend":
                 network_key = _job_key(clf.network_alone(), where, plugin_checksums, table, subsets)
-            jobs.append(Job(experiment, row, splits, number, seed, folder, key, network_key, ranking_key))
+            names = (key, network_key, ranking_key)
+            jobs.append(Job(experiment, row, splits, number, seed, folder, *names, len(train), len(test)))
     return jobs, _summarise_data(table)
 
 

@@ -15,6 +15,7 @@ from raindrop.files import atomic_file, write_text
 from raindrop.tasks.metrics import NAMES
 
 Grid = tuple[str, list[str], list[list[str]]]  # heading, column names, rows of cells
+BEHIND = "behind (p)"
 
 
 def write_tables(summary: Summary, folder: Path) -> list[Path]:
@@ -37,9 +38,6 @@ def caption(summary: Summary) -> str:
     else:
         name, share = max(shares, key=lambda pair: pair[1])
         classes = f"{len(shares)} classes, the most frequent '{name}' with {share:.1%}"
-    reference = "the best row (bold, among the rows with the most splits)"
-    if experiment.reference:
-        reference = f"'{experiment.reference}' (negative: ahead of it; bold: the best of the rows with the most splits)"
     source = experiment.published.source
     published = [f"Published: {source}."] if source else []
     if source and not experiment.published.same_data:
@@ -53,19 +51,45 @@ def caption(summary: Summary) -> str:
             "Test sets, in percent: mean ± standard deviation (n - 1) over the splits; 'splits' is their number"
             f"{fewer}.",
             *published,
-            f"'behind' is the mean distance from {reference} over the splits both have, with the p of a paired t-test "
-            "where there are at least three. Splits share training samples, and five are few: a small p is a hint, not "
-            "proof, and a large one proves no tie.",
         ]
     )
 
 
+def comparison_note(summary: Summary) -> str:
+    """What 'behind (p)' means, which test it is, and how it applies to the table's kind of splits."""
+    experiment = summary.experiment
+    reference = "the best row (bold, among the rows with the most splits)"
+    if experiment.reference:
+        reference = f"'{experiment.reference}' (negative: ahead of it; bold: the best of the rows with the most splits)"
+    sentences = [
+        f"Note: 'behind' is the mean distance from {reference} over the k splits both have, followed by the p-value of "
+        "Nadeau and Bengio's corrected resampled t-test where k is at least three: its variance factor is "
+        "1/k + n_test/n_train instead of 1/k, because the training sets of the splits overlap.",
+        "A difference is called a tie if its 95 % interval by this test includes zero.",
+        "p-values and intervals are not adjusted for the number of comparisons.",
+    ]
+    rotated = sorted({splits.rotate_by for splits in experiment.splits if splits.rotate_by})
+    if rotated:
+        sentences.append(
+            f"The splits rotate through the values of '{rotated[0]}', so their test sets are disjoint while their "
+            "training sets overlap; the same correction applies, with the mean of n_test/n_train over these splits."
+        )
+    if any(splits.train_where for splits in experiment.splits):
+        sentences.append(
+            "All splits of a scenario share one training set, which the correction does not cover, so there is no "
+            "p-value and no interval."
+        )
+    return " ".join(sentences)
+
+
 def markdown(summary: Summary) -> str:
-    """The table with its caption and verdicts; one block per scenario and setting."""
-    lines = [f"## {summary.experiment.title}", "", caption(summary), ""]
-    for heading, names, rows in grids(summary, bold="**{}**".format):
+    """Caption, one block per scenario and setting, the note on comparisons, and the verdicts."""
+    lines, blocks = [f"## {summary.experiment.title}", "", caption(summary), ""], grids(summary, bold="**{}**".format)
+    for heading, names, rows in blocks:
         lines += [f"### {heading}", ""] if heading else []
         lines += [_markdown_line(names), _markdown_line(["---"] * len(names)), *map(_markdown_line, rows), ""]
+    if any(BEHIND in names for _, names, _ in blocks):
+        lines += [comparison_note(summary), ""]
     lines += [f"- {sentence}" for sentence in summary.verdicts]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -86,6 +110,7 @@ def latex(summary: Summary) -> str:
             *(" & ".join(row) + " \\\\" for row in rows),
             "\\bottomrule",
             "\\end{tabular}",
+            *([f"\\par\\footnotesize {_escape_tex(comparison_note(summary))}"] if BEHIND in names else []),
             "\\end{table}",
             "",
         ]
@@ -131,7 +156,7 @@ def _blocks(summary: Summary, bold: Callable[[str], str], escape: Callable[[str]
         optional = {metric: _optional_columns(block.filter(pl.col("metric") == metric)) for metric in metrics}
         names = ["", "splits"]
         for metric in metrics:
-            names += [NAMES[metric], *optional[metric], "behind (p)"]
+            names += [NAMES[metric], *optional[metric], BEHIND]
         rows = []
         for row in summary.experiment.rows:
             of_row = block.filter(pl.col("row") == row.name)
