@@ -162,3 +162,30 @@ def test_a_run_begun_with_other_settings_is_begun_anew(file, uninterrupted, tmp_
     begun.classifier().set_params(seed=99).fit(train, validation=val, run=store.run_folder(begun.key))
     (store.run_folder(begun.key) / "model.json").unlink()  # as if it had been killed just before its end
     assert finish(file, tmp_path) == uninterrupted
+
+
+def test_a_mistake_in_the_settings_leaves_the_stored_run_untouched(tmp_path):
+    """Trees have no epochs: that is a ConfigError of its own, not a run begun with other settings."""
+    text = TOML.replace('"model.rounds" = 4', '"model.rounds" = 4, "train.epochs" = 7')
+    trees = next(job for job in planned(prepare(tmp_path, text), [1])[1] if job.row.name == "Trees")
+    store = Store(tmp_path / "out")
+    stored = store.run_folder(trees.key) / "checkpoint.safetensors"
+    stored.parent.mkdir()
+    stored.write_text("hours of work")
+    work([trees], store)
+    assert "train.epochs cannot have an effect" in str(store.failure(trees.key))
+    assert stored.read_text() == "hours of work"
+
+
+def test_a_blend_without_a_usable_network_resumes_its_own_run(tmp_path, monkeypatch):
+    both = next(job for job in planned(with_blend(tmp_path), [1])[1] if job.row.name == "Both")
+    store = Store(tmp_path / "out")
+    train, val = train_and_val(both)
+    both.classifier().network_alone().set_params(seed=99).fit(
+        train, validation=val, run=store.run_folder(str(both.network_key))
+    )
+    both.classifier().fit(train, validation=val, run=store.run_folder(both.key))
+    (store.run_folder(both.key) / "model.json").unlink()  # as if it had been killed just before its end
+    monkeypatch.setattr("raindrop.training.loop._step", lambda *_, **__: pytest.fail("trained again"))
+    work([both], store)
+    assert store.failure(both.key) is None

@@ -19,7 +19,7 @@ from raindrop.benchmark.data import find_table, list_splits, open_table, split_t
 from raindrop.benchmark.ranking import rank_sensors
 from raindrop.benchmark.spec import Experiment, Row, Setting, Splits
 from raindrop.benchmark.store import Store
-from raindrop.errors import ConfigError
+from raindrop.errors import ConfigError, ResumeError
 from raindrop.estimators.classifier import Classifier, load
 from raindrop.files import content_checksum, to_json
 from raindrop.models.registry import MODELS
@@ -219,13 +219,16 @@ def _blend_network(job: Job, train: EventTable, val: EventTable, store: Store) -
 def _fit(
     clf: Classifier, train: EventTable, val: EventTable, run: Path, network: Classifier | None = None
 ) -> Classifier:
-    """Fit, resuming the stored run; a run that was begun with other settings is begun anew."""
+    """Fit, resuming the stored run. A run that was begun with other settings is deleted and begun anew.
+
+    A blend whose stored `network` was trained with other settings trains its own.
+    """
     try:
         clf.fit(train, validation=val, run=run, resume=True, network=network)
-    except ConfigError:
-        if network is None and not (run / "checkpoint.safetensors").exists():
-            raise
-        shutil.rmtree(run, ignore_errors=True)
+    except ResumeError:
+        if network is not None:
+            return _fit(clf, train, val, run)
+        shutil.rmtree(run)
         clf.fit(train, validation=val, run=run, resume=True)
     (run / "checkpoint.safetensors").unlink(missing_ok=True)
     return clf

@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 from raindrop.batch.batch import Batch
 from raindrop.batch.collate import Collator, in_order
 from raindrop.batch.scaling import Scaler
-from raindrop.errors import ConfigError, DataError, ModelFileError
+from raindrop.errors import ConfigError, DataError, ModelFileError, ResumeError
 from raindrop.estimators.base import Configured
 from raindrop.estimators.persistence import read_model, refuse_other_run, smallest, write_model
 from raindrop.files import content_checksum, refuse_to_overwrite, run_folder
@@ -102,7 +102,7 @@ class Classifier(ClassifierMixin, Configured):  # type: ignore[misc]
         }
         self.identity_ = self._identity(held_out)
         if network is not None and network.identity_ != self.network_alone()._identity(held_out, self.data_):
-            raise ConfigError("network: was trained on other data, or with other settings, seed or version than here.")
+            raise ResumeError("network: was trained on other data, or with other settings, seed or version than here.")
         if folder is not None and resume:
             refuse_other_run(folder, self.identity_)
         with torch.random.fork_rng(devices=[]):
