@@ -6,11 +6,14 @@ import tomllib
 from dataclasses import replace
 
 import polars as pl
+import pytest
 from tiny import TOML, planned, prepare, tiny_table
 
 from raindrop.benchmark import plan_jobs, read_experiments
-from raindrop.benchmark.data import list_splits, open_table, split_table
+from raindrop.benchmark.data import find_table, list_splits, open_table, positive_class, split_table
 from raindrop.benchmark.parsing import parse
+from raindrop.benchmark.spec import Data
+from raindrop.errors import ConfigError, DataError
 from raindrop.table.split_files import Split, write_splits
 
 
@@ -27,6 +30,27 @@ def test_the_table_folder_itself_may_be_given_as_data_folder(tmp_path):
     (experiment,) = read_experiments([file])
     keys = [job.key for job in plan_jobs(experiment, tmp_path / "data" / "tiny", experiment.rows, ())[0]]
     assert keys == [job.key for job in planned(file)[1]]
+
+
+def test_a_converter_is_advised_only_where_there_is_one(tmp_path):
+    for folder in ("p12", "p19", "pam"):
+        with pytest.raises(DataError, match=rf"Make it with: raindrop convert {folder} SOURCE --out .*{folder}"):
+            find_table(tmp_path, Data(folder=folder, label="died"))
+    with pytest.raises(DataError) as refused:
+        find_table(tmp_path, Data(folder="ward", label="readmitted"))
+    assert "raindrop convert" not in str(refused.value)
+    assert "It must hold events.parquet or .csv (sample, time, sensor, value) and samples" in str(refused.value)
+    assert "(sample, readmitted)" in str(refused.value)
+
+
+def test_the_positive_class_is_the_last_of_two_and_no_other_can_be_chosen():
+    assert positive_class(Data(folder="a", label="died"), ["0", "1"]) == "1"
+    assert positive_class(Data(folder="a", label="died", positive=1), ["0", "1"]) == "1"
+    assert positive_class(Data(folder="a", label="activity"), ["lying", "sitting", "walking"]) is None
+    with pytest.raises(
+        ConfigError, match=r"a: data.positive is 'event', but metrics describe .* 'died', which is 'none'"
+    ):
+        positive_class(Data(folder="a", label="died", positive="event"), ["event", "none"])
 
 
 def test_rotating_by_a_column_tests_each_value_once_and_validates_on_the_next(tmp_path):

@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from raindrop.benchmark.spec import Data, Experiment, Splits
+from raindrop.datasets import DATASETS
 from raindrop.errors import ConfigError, DataError, count_of, suggest
 from raindrop.table.event_table import EventTable
 from raindrop.table.split_files import Split
@@ -26,10 +27,13 @@ def find_table(data_folder: Path, data: Data) -> Path:
     if any(data_folder.glob("events.*")):
         return data_folder
     siblings = sorted(path.name for path in data_folder.iterdir() if path.is_dir())
-    raise DataError(
-        f"{data_folder}: there is no folder '{data.folder}'; {suggest(data.folder, siblings)}\n"
+    advice = (
         f"Make it with: raindrop convert {data.folder} SOURCE --out {folder}"
+        if data.folder in DATASETS
+        else "It must hold events.parquet or .csv (sample, time, sensor, value) and samples.parquet or .csv "
+        f"(sample, {data.label})."
     )
+    raise DataError(f"{data_folder}: there is no folder '{data.folder}'; {suggest(data.folder, siblings)}\n{advice}")
 
 
 @lru_cache(maxsize=2)
@@ -44,13 +48,17 @@ def open_table(data: Data, folder: Path) -> EventTable:
     table = table.with_roles(label=data.label, statics=kept)
     if not table.labelled.any():
         raise DataError(f"{folder}: none of the {len(table):,} samples has a label '{data.label}'.")
-    last = str(np.unique(table[table.labelled].labels)[-1])
-    if data.positive is not None and str(data.positive) != last:
-        raise ConfigError(
-            f"{folder}: data.positive is '{data.positive}', but metrics describe the last class of '{data.label}', "
-            f"which is '{last}'."
-        )
     return table
+
+
+def positive_class(data: Data, classes: Sequence[str]) -> str | None:
+    """The class that the metrics of a two-class label describe; None where there are more classes."""
+    if data.positive is not None and str(data.positive) != classes[-1]:
+        raise ConfigError(
+            f"{data.folder}: data.positive is '{data.positive}', but metrics describe the last class of "
+            f"'{data.label}', which is '{classes[-1]}'."
+        )
+    return classes[-1] if len(classes) == 2 else None
 
 
 def list_splits(experiment: Experiment, table: EventTable, numbers: Sequence[int]) -> list[tuple[int, Splits]]:

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from raindrop import config as configs
-from raindrop.benchmark.data import find_table, list_splits, open_table, split_table
+from raindrop.benchmark.data import find_table, list_splits, open_table, positive_class, split_table
 from raindrop.benchmark.ranking import rank_sensors
-from raindrop.benchmark.spec import Experiment, Row, Setting, Splits
+from raindrop.benchmark.spec import Data, Experiment, Row, Setting, Splits
 from raindrop.benchmark.store import Store
 from raindrop.errors import ConfigError, ResumeError
 from raindrop.estimators.classifier import Classifier, load
@@ -85,6 +85,8 @@ class DataSummary:
     label: str
     class_shares: tuple[tuple[str, float], ...]
     """Classes in sorted order, each with its share of the labelled samples."""
+    positive: str | None = None
+    """The class that metrics describe; None where there are more than two classes."""
 
 
 # ---------------------------------------------------------------- planning
@@ -96,6 +98,7 @@ def plan_jobs(
     """The jobs of these rows and splits, ordered by split, and a summary of the data."""
     folder = find_table(data_folder, experiment.data)
     table = open_table(experiment.data, folder)
+    data_summary = _summarise_data(experiment.data, table)
     plugin_checksums = {plugin.name: plugin.checksum() for plugin in experiment.plugins}
     jobs = []
     for number, splits in list_splits(experiment, table, numbers):
@@ -109,16 +112,30 @@ def plan_jobs(
             network_key = None
             if row.model == "blend":
                 network_key = _job_key(clf.network_alone(), where, plugin_checksums, table, subsets)
-            names = (key, network_key, ranking_key)
-            jobs.append(Job(experiment, row, splits, number, seed, folder, *names, len(train), len(test)))
-    return jobs, _summarise_data(table)
+            jobs.append(
+                Job(
+                    experiment,
+                    row,
+                    splits,
+                    number,
+                    seed,
+                    folder,
+                    key,
+                    network_key,
+                    ranking_key,
+                    num_train=len(train),
+                    num_test=len(test),
+                )
+            )
+    return jobs, data_summary
 
 
-def _summarise_data(table: EventTable) -> DataSummary:
+def _summarise_data(data: Data, table: EventTable) -> DataSummary:
     labelled = table[table.labelled]
     classes, counts = np.unique(labelled.labels, return_counts=True)
     shares = tuple((str(name), count / len(labelled)) for name, count in zip(classes, counts, strict=True))
-    return DataSummary(len(labelled), len(table.sensors), labelled.num_readings, str(table.roles.label), shares)
+    positive = positive_class(data, [name for name, _ in shares])
+    return DataSummary(len(labelled), len(table.sensors), labelled.num_readings, data.label, shares, positive)
 
 
 def make_classifier(row: Row, seed: int, split_number: int) -> Classifier:

@@ -31,13 +31,12 @@ def write_tables(summary: Summary, folder: Path) -> list[Path]:
 def caption(summary: Summary) -> str:
     """Label, base rate, data, and what the numbers mean."""
     data, experiment = summary.data, summary.experiment
-    shares = data.class_shares
-    if len(shares) == 2:
-        name, share = shares[-1]
-        classes = f"{share:.1%} are '{name}', which is the AUPRC of random guessing"
+    if data.positive is not None:
+        share = dict(data.class_shares)[data.positive]
+        classes = f"{share:.1%} are '{data.positive}', which is the AUPRC of random guessing"
     else:
-        name, share = max(shares, key=lambda pair: pair[1])
-        classes = f"{len(shares)} classes, the most frequent '{name}' with {share:.1%}"
+        name, share = max(data.class_shares, key=lambda pair: pair[1])
+        classes = f"{len(data.class_shares)} classes, the most frequent '{name}' with {share:.1%}"
     source = experiment.published.source
     published = [f"Published: {source}."] if source else []
     if source and not experiment.published.same_data:
