@@ -37,6 +37,10 @@ class Store:
 
     def __init__(self, folder: str | os.PathLike[str]):
         self.folder = Path(folder)
+        if (self.folder / "cells").is_dir():
+            raise RaindropError(
+                f"{self.folder}: holds results of raindrop 0.1, which this version cannot read. Choose another folder."
+            )
         self._cache: dict[str, tuple[int, pl.DataFrame]] = {}  # key -> (time of the file's last change, content)
         try:
             for name in FOLDERS:
