@@ -65,6 +65,21 @@ def test_stored_rows_say_what_they_belong_to(tmp_path):
     assert [row["subset"] for row in rows] == ["val", "test"] * 3
 
 
+def test_sensors_are_ranked_with_the_rotated_column_as_groups(tmp_path, monkeypatch):
+    groups = []
+
+    def rank(table):
+        groups.append(table.roles.group)
+        return [(sensor, 0.5) for sensor in table.sensors]
+
+    monkeypatch.setattr(jobs, "rank_sensors", rank)
+    rotated = TOML.replace("random = true\nnumbers = [1, 2, 3]", 'rotate_by = "subject"')
+    for number, text in enumerate((TOML, rotated)):
+        trees = next(job for job in planned(prepare(tmp_path / str(number), text), [1])[1] if job.row.name == "Trees")
+        work([trees], Store(tmp_path / str(number) / "out"))
+    assert groups == [None, "subject"]
+
+
 def test_a_default_that_changed_since_a_job_was_run_is_refused(file, complete):
     store, (job, *_) = Store(complete), planned(file)[1]
     metrics = store.read_metrics(job.key)

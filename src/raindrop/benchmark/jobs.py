@@ -104,7 +104,7 @@ def plan_jobs(
     for number, splits in list_splits(experiment, table, numbers):
         train, val, test = split_table(table, splits, number, folder)
         subsets = [content_checksum(list(subset.ids)) for subset in (train, val, test)]
-        ranking_key = content_checksum([VERSION, table.fingerprint, subsets[0]])[:32]
+        ranking_key = content_checksum([VERSION, table.fingerprint, subsets[0], splits.rotate_by])[:32]
         for row, seed in product(rows, experiment.seeds):
             where = f"{experiment.name}, row '{row.name}'"
             clf = make_classifier(row, seed, number)
@@ -254,7 +254,10 @@ def _fit(
 def apply_setting(
     setting: Setting, table: EventTable, job: Job, clf: Classifier, train: EventTable, store: Store
 ) -> EventTable:
-    """The table with the setting's sensors hidden; which ones depends on the split, never on the model."""
+    """The table with the setting's sensors hidden; which ones depends on the split, never on the model.
+
+    Splits that rotate through a column test on unseen values of it, so sensors are ranked with these values as groups.
+    """
     if setting.hidden == "none":
         return table
     values = clf.scaler_.mean if setting.replace_with == "zeros" else None
@@ -262,7 +265,7 @@ def apply_setting(
         return hide_random_sensors(table, setting.share, seed=job.split_number, values=values)
     ranking = store.read_ranking(job.ranking_key)
     if ranking is None:
-        ranking = rank_sensors(train)
+        ranking = rank_sensors(train.with_roles(group=job.splits.rotate_by))
         store.write_ranking(job.ranking_key, ranking)
     most_informative = [sensor for sensor, _ in ranking[: number_hidden(setting.share, len(table.sensors))]]
     return hide_sensors(table, most_informative, values=values)
