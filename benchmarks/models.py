@@ -1,9 +1,9 @@
 """Samples a second that each model trains on, at the shape of P12, and beside it PyPOTS's version of the same model.
 
-    python benchmarks/models.py [MODEL ...] [--rival PYTHON] [--samples 512] [--threads 1] [--preset paper]
+    python benchmarks/models.py [MODEL ...] [--pypots PYTHON] [--samples 512] [--threads 1] [--preset paper]
 
 Made-up readings: 36 sensors, about 70 timestamps a sample (up to 215) and about 400 readings. PYTHON is an interpreter
-that has pypots 1.5 (or $RAINDROP_RIVAL); it gets the same readings as a dense array and the same batch size, in the
+that has pypots 1.5 (or $RAINDROP_PYPOTS); it gets the same readings as a dense array and the same batch size, in the
 same run. The figure is that of an epoch once all is set up: for PyPOTS the time of three epochs less that of one. For
 trees it is the whole fit.
 
@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-if TYPE_CHECKING:  # the rival's interpreter has no raindrop
+if TYPE_CHECKING:  # PyPOTS's interpreter has no raindrop
     from raindrop import EventTable
 
 SENSORS, LONGEST, BATCH = 36, 215, 128
 
 
 @dataclass(frozen=True)
-class Rival:
+class PyPotsModel:
     """PyPOTS's class and its settings, equal to ours in size where that can be; and how much of the data it gets."""
 
     name: str
@@ -41,9 +41,9 @@ class Rival:
     samples: int | None = None
 
 
-RIVALS = {
-    "grud": Rival("GRUD", {"rnn_hidden_size": 49}),
-    "seft": Rival("SeFT", {"n_layers": 1, "n_heads": 1, "d_model": 32, "d_ffn": 128}, batch=1, samples=4),
+PYPOTS_MODELS = {
+    "grud": PyPotsModel("GRUD", {"rnn_hidden_size": 49}),
+    "seft": PyPotsModel("SeFT", {"n_layers": 1, "n_heads": 1, "d_model": 32, "d_ffn": 128}, batch=1, samples=4),
 }
 
 
@@ -71,8 +71,8 @@ def dense(table: EventTable) -> np.ndarray:
     return np.pad(X, ((0, 0), (0, LONGEST - X.shape[1]), (0, 0)), constant_values=np.nan)
 
 
-def run_rival(rival: Rival, path: Path, threads: int) -> None:
-    """In the rival's interpreter: print how many samples a second."""
+def run_pypots(baseline: PyPotsModel, path: Path, threads: int) -> None:
+    """Runs in PyPOTS's interpreter; prints samples per second."""
     import pypots.classification
     import torch
 
@@ -80,21 +80,21 @@ def run_rival(rival: Rival, path: Path, threads: int) -> None:
     held = np.load(path)
     took = {}
     for epochs in (1, 3):
-        size = {"n_steps": LONGEST, "n_features": SENSORS, "n_classes": 2, "batch_size": rival.batch}
-        model = getattr(pypots.classification, rival.name)(**size, epochs=epochs, verbose=False, **rival.settings)
+        size = {"n_steps": LONGEST, "n_features": SENSORS, "n_classes": 2, "batch_size": baseline.batch}
+        model = getattr(pypots.classification, baseline.name)(**size, epochs=epochs, verbose=False, **baseline.settings)
         started = time.perf_counter()
         model.fit({"X": held["X"], "y": held["y"]})
         took[epochs] = time.perf_counter() - started
     print(2 * len(held["y"]) / (took[3] - took[1]))
 
 
-def rival_rate(python: str, model: str, table: EventTable, threads: int) -> float:
+def pypots_rate(python: str, model: str, table: EventTable, threads: int) -> float:
     """Samples per second of PyPOTS's version of `model`."""
-    table = table[: RIVALS[model].samples]
+    table = table[: PYPOTS_MODELS[model].samples]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "readings.npz"
         np.savez(path, X=dense(table), y=np.asarray(table.labels))
-        command = [python, __file__, "--as-rival", model, str(path), "--threads", str(threads)]
+        command = [python, __file__, "--in-pypots", model, str(path), "--threads", str(threads)]
         done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{python} failed:\n{done.stderr[-2000:]}")
@@ -104,15 +104,15 @@ def rival_rate(python: str, model: str, table: EventTable, threads: int) -> floa
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", metavar="MODEL", help="all of the registry where none is named")
-    parser.add_argument("--rival", default=os.environ.get("RAINDROP_RIVAL"), metavar="PYTHON")
+    parser.add_argument("--pypots", default=os.environ.get("RAINDROP_PYPOTS"), metavar="PYTHON")
     parser.add_argument("--samples", type=int, default=512)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--preset", default="paper")
-    parser.add_argument("--as-rival", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--in-pypots", nargs=2, help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    if asked.as_rival:
-        model, path = asked.as_rival
-        run_rival(RIVALS[model], Path(path), asked.threads)
+    if asked.in_pypots:
+        model, path = asked.in_pypots
+        run_pypots(PYPOTS_MODELS[model], Path(path), asked.threads)
         return
     import torch
     from shapes import SHAPES, random_events
@@ -125,8 +125,8 @@ def main() -> None:
     for model in asked.models or list(MODELS):
         rate = asked.samples / ours(model, asked.preset, table)
         line = f"{model:<12} {rate:>8,.0f}"
-        if asked.rival and model in RIVALS:
-            other = rival_rate(asked.rival, model, table, asked.threads)
+        if asked.pypots and model in PYPOTS_MODELS:
+            other = pypots_rate(asked.pypots, model, table, asked.threads)
             line += f"   PyPOTS {other:>8,.1f}   {rate / other:.1f} times as fast"
         print(line, flush=True)
 

@@ -1,16 +1,17 @@
-"""Put the tables that `raindrop benchmark` wrote into docs/results.md.
+"""Copy the tables that `raindrop benchmark` wrote into docs/results.md.
 
     raindrop benchmark table1 --data DIR --out results --status
     python benchmarks/results_page.py results
 
-The page says where they go, and the words between them stay as they are:
+Markers on the page say what goes where; the text between them stays as it is:
 
     <!-- caption table1_p12 -->               title and caption
-    <!-- tables table1_p12 -->                all blocks; or `: fixed, random 50 %`, those whose headings begin so
-    <!-- verdicts table1_p12 -->              whether the trees win; or of some blocks only, as above
+    <!-- tables table1_p12 -->                all blocks; with `: fixed, random 50 %` those whose heading starts so;
+                                              then the note on comparisons, if any of them has some
+    <!-- verdicts table1_p12 -->              the verdicts; all, or those of some blocks, as above
     <!-- end -->                              after each of them
 
-Rows without a figure are left out.
+Rows without any result are left out.
 """
 
 from __future__ import annotations
@@ -24,21 +25,21 @@ from raindrop.errors import DataError
 from raindrop.files import write_text
 
 PAGE = Path(__file__).parents[1] / "docs" / "results.md"
-PLACE = re.compile(r"(<!-- (caption|tables|verdicts) (\w+)(?:: ([^\n]+))? -->\n).*?(<!-- end -->)", re.DOTALL)
+MARKER = re.compile(r"(<!-- (caption|tables|verdicts) (\w+)(?:: ([^\n]+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def filled(page: str, read: Callable[[str], str]) -> str:
-    """The page with every place filled from the tables that `read` returns by name."""
+def fill_page(page: str, read_table: Callable[[str], str]) -> str:
+    """The page with the content of every marker replaced; `read_table` returns the Markdown of a table by name."""
 
-    def fill(place: re.Match[str]) -> str:
-        opening, kind, name, chosen, end = place.groups()
-        beginnings = tuple(text.strip() for text in chosen.split(",")) if chosen else ("",)
-        text = PARTS[kind](read(name), beginnings)
+    def fill(marker: re.Match[str]) -> str:
+        opening, kind, name, selection, end = marker.groups()
+        prefixes = tuple(text.strip() for text in selection.split(",")) if selection else ("",)
+        text = EXTRACT[kind](read_table(name), prefixes)
         if not text:
             raise DataError(f"The table {name} has nothing for {opening.strip()}")
         return f"{opening}\n{text}\n\n{end}"
 
-    return PLACE.sub(fill, page)
+    return MARKER.sub(fill, page)
 
 
 def _caption(table: str, _: tuple[str, ...]) -> str:
@@ -46,25 +47,28 @@ def _caption(table: str, _: tuple[str, ...]) -> str:
     return f"{title}\n\n{text}"
 
 
-def _tables(table: str, beginnings: tuple[str, ...]) -> str:
+def _tables(table: str, prefixes: tuple[str, ...]) -> str:
     blocks = re.findall(r"(?:^### (?P<heading>[^\n]+)\n\n)?(?P<rows>(?:^\|[^\n]*\n)+)", table, re.MULTILINE)
-    return "\n\n".join(
+    chosen = [
         (f"#### {heading}\n\n" if heading else "") + "\n".join(row for row in rows.splitlines() if not _is_empty(row))
         for heading, rows in blocks
-        if heading.startswith(beginnings)
-    )
+        if heading.startswith(prefixes)
+    ]
+    note = [line for line in table.splitlines() if line.startswith("Note: ")]
+    return "\n\n".join(chosen + (note if any("behind (p)" in block for block in chosen) else []))
 
 
 def _is_empty(row: str) -> bool:
+    """Whether the number of splits is 0."""
     return row.split(" | ")[1] == "0"
 
 
-def _verdicts(table: str, beginnings: tuple[str, ...]) -> str:
+def _verdicts(table: str, prefixes: tuple[str, ...]) -> str:
     sentences = [line for line in table.splitlines() if line.startswith("- ")]
-    return "\n".join(line for line in sentences if line.removeprefix("- ").startswith(beginnings))
+    return "\n".join(line for line in sentences if line.removeprefix("- ").startswith(prefixes))
 
 
-PARTS = {"caption": _caption, "tables": _tables, "verdicts": _verdicts}
+EXTRACT = {"caption": _caption, "tables": _tables, "verdicts": _verdicts}
 
 
 if __name__ == "__main__":
@@ -72,7 +76,7 @@ if __name__ == "__main__":
     parser.add_argument("results", type=Path, help="the --out of `raindrop benchmark`")
     folder = parser.parse_args().results
     try:
-        write_text(PAGE, filled(PAGE.read_text(), lambda name: (folder / f"{name}.md").read_text()))
+        write_text(PAGE, fill_page(PAGE.read_text(), lambda name: (folder / f"{name}.md").read_text()))
     except FileNotFoundError as missing:
         raise SystemExit(f"There is no {missing.filename}: `raindrop benchmark` writes it.") from None
     except DataError as problem:

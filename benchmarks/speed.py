@@ -1,9 +1,9 @@
 """Samples per second of Raindrop, ours and PyPOTS's, in one run on the same random events; and how cost grows.
 
-    python benchmarks/speed.py [--rival PYTHON] [--samples 512] [--rival-samples 128] [--rounds 3]
+    python benchmarks/speed.py [--pypots PYTHON] [--samples 512] [--pypots-samples 128] [--rounds 3]
 
 PYTHON is the interpreter of an environment with pypots 1.5, torch_geometric and torch_scatter. Rounds alternate
-between the rivals, so that both see the same machine; ratios are of medians.
+between the two, so that both see the same machine; ratios are of medians.
 """
 
 from __future__ import annotations
@@ -69,18 +69,18 @@ def rates(table: EventTable, variant: str, batch: int = 128) -> tuple[float, flo
     return len(table) / (trained - started), len(table) / (predicted - trained)
 
 
-def rival_rates(python: str, table: EventTable, steps: int) -> tuple[float, float]:
+def pypots_rates(python: str, table: EventTable, steps: int) -> tuple[float, float]:
     grid = Collator(table, Scaler.fit(table)).batch(np.arange(len(table))).grid()
     X = np.where(grid.observed.numpy(), grid.value.numpy(), np.nan)
     X = np.pad(X, ((0, 0), (0, steps - X.shape[1]), (0, 0)), constant_values=np.nan)
     with tempfile.TemporaryDirectory() as folder:
         np.savez(Path(folder) / "data.npz", X=X.astype(np.float32), y=np.asarray(table.labels))
-        script = Path(__file__).with_name("rival_pypots.py")
+        script = Path(__file__).with_name("pypots_raindrop.py")
         done = subprocess.run(
             [python, str(script), str(Path(folder) / "data.npz")], capture_output=True, text=True, check=False
         )
     if done.returncode:
-        raise SystemExit(f"the rival failed:\n{done.stderr[-2000:]}")
+        raise SystemExit(f"PyPOTS failed:\n{done.stderr[-2000:]}")
     trained, predicted = done.stdout.split()[-2:]
     return float(trained), float(predicted)
 
@@ -88,21 +88,21 @@ def rival_rates(python: str, table: EventTable, steps: int) -> tuple[float, floa
 def compare(arguments: argparse.Namespace) -> None:
     for name, (sensors, times, most, readings) in SHAPES.items():
         table = random_events(arguments.samples, sensors, times, most, readings)
-        few = table[: arguments.rival_samples]
+        few = table[: arguments.pypots_samples]
         found: dict[str, list[tuple[float, float]]] = {}
         for _ in range(arguments.rounds):
             for variant in VARIANTS:
                 found.setdefault(variant, []).append(rates(table, variant))
-            if arguments.rival:
-                found.setdefault("PyPOTS 1.5", []).append(rival_rates(arguments.rival, few, most))
+            if arguments.pypots:
+                found.setdefault("PyPOTS 1.5", []).append(pypots_rates(arguments.pypots, few, most))
         middle = {who: [statistics.median(column) for column in zip(*runs, strict=True)] for who, runs in found.items()}
         print(f"\n{name} shape: {table.num_readings / len(table):.0f} readings a sample")
         print(f"{'':28}{'train/s':>10}{'predict/s':>11}{'train x':>9}{'predict x':>10}")
         for who, (trained, predicted) in middle.items():
             ratio = ""
-            if arguments.rival and who != "PyPOTS 1.5":
-                rival = middle["PyPOTS 1.5"]
-                ratio = f"{trained / rival[0]:9.0f}{predicted / rival[1]:10.0f}"
+            if arguments.pypots and who != "PyPOTS 1.5":
+                pypots = middle["PyPOTS 1.5"]
+                ratio = f"{trained / pypots[0]:9.0f}{predicted / pypots[1]:10.0f}"
             print(f"{who:28}{trained:10.1f}{predicted:11.1f}{ratio}")
 
 
@@ -164,9 +164,9 @@ def memory(field: str) -> float:
 if __name__ == "__main__":
     torch.set_num_threads(2)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rival", help="python of an environment with pypots")
+    parser.add_argument("--pypots", help="python of an environment with pypots")
     parser.add_argument("--samples", type=int, default=512)
-    parser.add_argument("--rival-samples", type=int, default=128)
+    parser.add_argument("--pypots-samples", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--skip-growth", action="store_true")
     parser.add_argument("--measure", nargs=3, help=argparse.SUPPRESS)

@@ -1,4 +1,4 @@
-"""A command that kills itself at an exact place: `python dying.py MODULE FUNCTION CALL before|behind COMMAND ...`."""
+"""A command that kills itself at an exact place: `python dying.py MODULE FUNCTION CALL before|after COMMAND ...`."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from typing import Any
 from raindrop.cli.app import main
 
 
-def die_at(arguments: list[str], module: str, function: str, call: int, when: str) -> None:
-    """Run a command that kills itself before or behind the given call of a function."""
-    arm(module, function, call, when)
+def die_at(arguments: list[str], module_name: str, function_name: str, call: int, when: str) -> None:
+    """Run a command that kills itself before or after the given call of a function."""
+    kill_at(module_name, function_name, call, when)
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     main(arguments)
 
 
-def arm(module: str, function: str, call: int, when: str) -> None:
-    """Make a function deadly at the given call."""
-    held = importlib.import_module(module)
-    original, calls = getattr(held, function), iter(range(1, 1_000_000))
+def kill_at(module_name: str, function_name: str, call: int, when: str) -> None:
+    """Make this process kill itself before or after the given call of a function."""
+    module = importlib.import_module(module_name)
+    original, calls = getattr(module, function_name), iter(range(1, 1_000_000))
 
-    def deadly(*given: Any, **options: Any) -> Any:
-        now = next(calls) == call
-        if now and when == "before":
+    def deadly(*arguments: Any, **options: Any) -> Any:
+        is_the_call = next(calls) == call
+        if is_the_call and when == "before":
             os.kill(os.getpid(), signal.SIGKILL)
-        result = original(*given, **options)
-        if now:
+        result = original(*arguments, **options)
+        if is_the_call:
             os.kill(os.getpid(), signal.SIGKILL)
         return result
 
-    setattr(held, function, deadly)
+    setattr(module, function_name, deadly)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A table of results that takes seconds: small data, a network of a few weights, a few trees."""
+"""A results table that takes seconds: little data, a tiny network, a few trees."""
 
 from __future__ import annotations
 
@@ -11,16 +11,12 @@ from typing import Any
 import polars as pl
 from learnable import QUICK, easy_table
 
-from raindrop.benchmark.aggregate import summarise_cells
-from raindrop.benchmark.jobs import Cell, Facts, plan
-from raindrop.benchmark.render import write_tables
-from raindrop.benchmark.spec import Experiment, read_experiments
-from raindrop.benchmark.store import Store
-from raindrop.benchmark.workers import work
+from raindrop.benchmark import Experiment, Job, Store, plan_jobs, read_experiments, summarise_jobs, work, write_tables
+from raindrop.benchmark.jobs import DataSummary
 from raindrop.table.event_table import EventTable
 
 NETWORK = QUICK | {"train.batch_size": 8, "train.epochs": 2, "train.checkpoint_minutes": 0.0}
-FILE = f"""
+TOML = f"""
 title = "Tiny"
 
 [data]
@@ -52,39 +48,37 @@ config = {{ "model.rounds" = 4, "model.min_samples" = 2 }}
 def tiny_table() -> EventTable:
     """60 samples of five subjects."""
     table = easy_table(60, statics=("age", "ward"))
-    return replace(
-        table, samples=table.samples.with_columns(subject=pl.Series([f"p{at % 5}" for at in range(len(table))]))
-    )
+    subjects = pl.Series([f"p{position % 5}" for position in range(len(table))])
+    return replace(table, samples=table.samples.with_columns(subject=subjects))
 
 
-def prepare(folder: Path, text: str = FILE) -> Path:
-    """Write the data to FOLDER/data/tiny and the file to FOLDER/tiny.toml, which is returned."""
+def prepare(folder: Path, text: str = TOML) -> Path:
+    """Write the data to FOLDER/data/tiny and the TOML file to FOLDER/tiny.toml; returns the path of the latter."""
     if not (folder / "data").exists():
         tiny_table().write(folder / "data" / "tiny")
     (folder / "tiny.toml").write_text(text)
     return folder / "tiny.toml"
 
 
-def planned(file: Path, numbers: Sequence[int] = ()) -> tuple[Experiment, list[Cell], Facts]:
-    """The cells of a file whose data lie beside it."""
+def planned(file: Path, numbers: Sequence[int] = ()) -> tuple[Experiment, list[Job], DataSummary]:
+    """The experiment of a TOML file with its data beside it, its jobs, and the summary of the data."""
     (experiment,) = read_experiments([file])
-    cells, facts = plan(experiment, file.parent / "data", experiment.rows, numbers)
-    return experiment, cells, facts
+    jobs, data_summary = plan_jobs(experiment, file.parent / "data", experiment.rows, numbers)
+    return experiment, jobs, data_summary
 
 
 def finish(file: Path, out: Path) -> dict[str, str]:
-    """Work until all is done; the tables by ending."""
-    experiment, cells, facts = planned(file)
+    """Run all jobs of a TOML file; returns the text of the tables by file ending."""
+    experiment, jobs, data_summary = planned(file)
     store = Store(out)
-    work(cells, store)
-    assert [store.failure(cell.key) for cell in cells if store.failure(cell.key)] == []
-    return {
-        path.suffix: path.read_text() for path in write_tables(summarise_cells(experiment, facts, cells, store), out)
-    }
+    work(jobs, store)
+    assert [store.failure(job.key) for job in jobs if store.failure(job.key)] == []
+    paths = write_tables(summarise_jobs(experiment, data_summary, jobs, store), out)
+    return {path.suffix: path.read_text() for path in paths}
 
 
-def figures(store: Store, cell: Cell) -> list[dict[str, Any]]:
-    """Of one cell, without what depends on the clock."""
-    held = store.read(cell.key)
-    assert held is not None
-    return held.drop("finished", "training_seconds", "evaluation_seconds").rows(named=True)
+def stored_metrics(store: Store, job: Job) -> list[dict[str, Any]]:
+    """The stored rows of a job, without the columns that depend on the clock."""
+    metrics = store.read_metrics(job.key)
+    assert metrics is not None
+    return metrics.drop("finished", "training_seconds", "evaluation_seconds").rows(named=True)

@@ -3,6 +3,7 @@
 RaindropError
 ├── DataError          a table that cannot be used as it is
 ├── ConfigError        an unknown or impossible setting
+│   └── ResumeError    a stored run that was begun with other settings
 ├── TrainingError      training that cannot go on
 ├── ModelFileError     a saved model that cannot be loaded
 ├── OutputExistsError  an output that would be overwritten
@@ -29,6 +30,10 @@ class DataError(RaindropError, ValueError):
 
 class ConfigError(RaindropError, ValueError):
     """A setting is unknown or impossible."""
+
+
+class ResumeError(ConfigError):
+    """A stored run was begun with other data, settings, seed or version, so it cannot be resumed."""
 
 
 class TrainingError(RaindropError):

@@ -8,8 +8,7 @@ import polars as pl
 import pytest
 from published_layout import pack, pam_subject, write
 
-from raindrop.benchmark.jobs import plan
-from raindrop.benchmark.spec import read_experiments
+from raindrop.benchmark import plan_jobs, read_experiments
 from raindrop.cli import data as data_commands
 from raindrop.cli.app import app, main
 from raindrop.cli.samples import labelled, part_of, split_as_told
@@ -79,9 +78,9 @@ def test_pam_also_writes_splits_that_keep_subjects_apart(tmp_path: Path) -> None
     subjects = [set(part.samples["subject"]) for part in parts.values()]
     assert sum(len(names) for names in subjects) == 5
     (experiment,) = read_experiments(["pam"])
-    cells, facts = plan(experiment, tmp_path / "table", experiment.rows, [])
-    assert {cell.number for cell in cells} == {1, 2, 3, 4, 5}
-    assert (facts.label, facts.sensors, len(facts.balance)) == ("activity", 17, 2)
+    jobs, data = plan_jobs(experiment, tmp_path / "table", experiment.rows, [])
+    assert {job.split_number for job in jobs} == {1, 2, 3, 4, 5}
+    assert (data.label, data.sensors, len(data.class_shares)) == ("activity", 17, 2)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The data of an experiment: its table, and which samples of it train, validate and test."""
+"""The data of an experiment: its event table, and the training, validation and test samples of each split."""
 
 from __future__ import annotations
 
@@ -11,88 +11,98 @@ import polars as pl
 from numpy.typing import NDArray
 
 from raindrop.benchmark.spec import Data, Experiment, Splits
+from raindrop.datasets import DATASETS
 from raindrop.errors import ConfigError, DataError, count_of, suggest
 from raindrop.table.event_table import EventTable
 from raindrop.table.split_files import Split
 
-Parts = tuple[EventTable, EventTable, EventTable]
 
-
-def find_table(data: Path, about: Data) -> Path:
-    """DATA/NAME, or DATA itself where it is the table."""
-    if (data / about.folder).is_dir():
-        return data / about.folder
-    if not data.is_dir():
-        raise DataError(f"{data}: there is no such folder.")
-    if any(data.glob("events.*")):
-        return data
-    there = sorted(path.name for path in data.iterdir() if path.is_dir())
-    raise DataError(
-        f"{data}: there is no folder '{about.folder}'; {suggest(about.folder, there)}\n"
-        f"Make it with: raindrop convert {about.folder} SOURCE --out {data / about.folder}"
+def find_table(data_folder: Path, data: Data) -> Path:
+    """The table's folder inside `data_folder`, or `data_folder` itself where it is the table."""
+    folder = data_folder / data.folder
+    if folder.is_dir():
+        return folder
+    if not data_folder.is_dir():
+        raise DataError(f"{data_folder}: there is no such folder.")
+    if any(data_folder.glob("events.*")):
+        return data_folder
+    siblings = sorted(path.name for path in data_folder.iterdir() if path.is_dir())
+    advice = (
+        f"Make it with: raindrop convert {data.folder} SOURCE --out {folder}"
+        if data.folder in DATASETS
+        else "It must hold events.parquet or .csv (sample, time, sensor, value) and samples.parquet or .csv "
+        f"(sample, {data.label})."
     )
+    raise DataError(f"{data_folder}: there is no folder '{data.folder}'; {suggest(data.folder, siblings)}\n{advice}")
 
 
 @lru_cache(maxsize=2)
-def open_table(about: Data, folder: Path) -> EventTable:
-    """The table with its label, without the statics that are left out."""
-    table = EventTable.read(folder, **({"time_unit": about.time_unit} if about.time_unit else {}))
+def open_table(data: Data, folder: Path) -> EventTable:
+    """The table with its label, without the excluded static attributes."""
+    table = EventTable.read(folder, **({"time_unit": data.time_unit} if data.time_unit else {}))
     statics = table.roles.statics
-    for name in about.leave_out:
+    for name in data.exclude_statics:
         if name not in statics:
-            raise DataError(f"{folder}: there is no static '{name}' to leave out; {suggest(name, statics)}")
-    table = table.with_roles(label=about.label, statics=[name for name in statics if name not in about.leave_out])
+            raise DataError(f"{folder}: there is no static attribute '{name}' to exclude; {suggest(name, statics)}")
+    kept = [name for name in statics if name not in data.exclude_statics]
+    table = table.with_roles(label=data.label, statics=kept)
     if not table.labelled.any():
-        raise DataError(f"{folder}: none of the {len(table):,} samples has a label '{about.label}'.")
-    last = str(np.unique(table[table.labelled].labels)[-1])
-    if about.positive is not None and str(about.positive) != last:
-        raise ConfigError(
-            f"{folder}: data.positive is '{about.positive}', but of the classes of '{about.label}' the last, which "
-            f"figures are about, is '{last}'."
-        )
+        raise DataError(f"{folder}: none of the {len(table):,} samples has a label '{data.label}'.")
     return table
 
 
-def numbered(experiment: Experiment, table: EventTable, wanted: Sequence[int]) -> list[tuple[int, Splits]]:
-    """The splits with these numbers, all where none is named; split 1 of every scenario first."""
-    there = [
+def positive_class(data: Data, classes: Sequence[str]) -> str | None:
+    """The class that the metrics of a two-class label describe; None where there are more classes."""
+    if data.positive is not None and str(data.positive) != classes[-1]:
+        raise ConfigError(
+            f"{data.folder}: data.positive is '{data.positive}', but metrics describe the last class of "
+            f"'{data.label}', which is '{classes[-1]}'."
+        )
+    return classes[-1] if len(classes) == 2 else None
+
+
+def list_splits(experiment: Experiment, table: EventTable, numbers: Sequence[int]) -> list[tuple[int, Splits]]:
+    """(number, splits) of the requested splits, all where none is given; split 1 of every scenario comes first."""
+    available = [
         (number, splits)
         for splits in experiment.splits
-        for number in (range(1, len(_values(table, splits.by)) + 1) if splits.by else splits.numbers)
+        for number in (range(1, len(_values(table, splits.rotate_by)) + 1) if splits.rotate_by else splits.numbers)
     ]
-    unknown = sorted(set(wanted) - {number for number, _ in there})
+    unknown = sorted(set(numbers) - {number for number, _ in available})
     if unknown:
-        known = ", ".join(map(str, sorted({number for number, _ in there})))
+        known = ", ".join(map(str, sorted({number for number, _ in available})))
         raise ConfigError(f"{experiment.name} has no split {unknown[0]}; there are {known}.")
-    return sorted(((n, s) for n, s in there if not wanted or n in wanted), key=lambda pair: pair[0])
+    chosen = [(number, splits) for number, splits in available if not numbers or number in numbers]
+    return sorted(chosen, key=lambda pair: pair[0])
 
 
-def parts_of(table: EventTable, splits: Splits, number: int, folder: Path) -> Parts:
-    """Training, validation and test samples of split `number`; samples without a label are in none."""
-    train, val, test = (part[part.labelled] for part in _parts(table, splits, number, folder))
+def split_table(
+    table: EventTable, splits: Splits, number: int, folder: Path
+) -> tuple[EventTable, EventTable, EventTable]:
+    """Training, validation and test samples of split `number`; samples without a label are left out."""
+    train, val, test = (part[part.labelled] for part in _split(table, splits, number, folder))
     for name, part in (("training", train), ("validation", val), ("test", test)):
         if not len(part):
             raise DataError(f"{folder}: split {number} has no {name} sample with a label '{table.roles.label}'.")
     return train, val, test
 
 
-def _parts(table: EventTable, splits: Splits, number: int, folder: Path) -> Sequence[EventTable]:
+def _split(table: EventTable, splits: Splits, number: int, folder: Path) -> Sequence[EventTable]:
     if splits.file is not None:
         return Split.read(folder / splits.file, number).apply(table)
-    if splits.by is not None:
-        values = _values(table, splits.by)
-        held = table.samples[splits.by].cast(pl.String)
-        tested, validated = values[number - 1], values[number % len(values)]
-        others = (held != tested) & (held != validated)
-        return [table[_true(chosen)] for chosen in (others, held == validated, held == tested)]
-    if splits.train is not None:
-        chosen = _condition(table, splits.train)
-        return [table[_true(chosen)], *table[_true(~chosen)].split((0.5, 0.5), seed=number)]
+    if splits.rotate_by is not None:
+        values = _values(table, splits.rotate_by)
+        column = table.samples[splits.rotate_by].cast(pl.String)
+        in_test, in_val = column == values[number - 1], column == values[number % len(values)]
+        return [table[_is_true(mask)] for mask in (~in_test & ~in_val, in_val, in_test)]
+    if splits.train_where is not None:
+        in_train = _evaluate_condition(table, splits.train_where)
+        return [table[_is_true(in_train)], *table[_is_true(~in_train)].split((0.5, 0.5), seed=number)]
     return table.split(seed=number)
 
 
-def _true(condition: pl.Series) -> NDArray[np.bool_]:
-    """Neither true nor false, because a value is missing, is not true."""
+def _is_true(condition: pl.Series) -> NDArray[np.bool_]:
+    """A condition on a missing value is null, which counts as false."""
     return condition.fill_null(False).to_numpy()
 
 
@@ -101,19 +111,22 @@ def _values(table: EventTable, column: str) -> list[str]:
         raise DataError(f"There is no column '{column}' to split by; {suggest(column, table.samples.columns)}")
     values = table.samples[column].cast(pl.String).drop_nulls().unique().sort().to_list()
     if len(values) < 3:
-        raise DataError(f"'{column}' has {len(values)} values; at least three are needed to train, validate and test.")
+        raise DataError(f"'{column}' has {len(values)} values; training, validation and test need at least three.")
     return values
 
 
-def _condition(table: EventTable, text: str) -> pl.Series:
+def _evaluate_condition(table: EventTable, text: str) -> pl.Series:
     try:
-        found = table.samples.select(pl.sql_expr(text)).to_series()
+        condition = table.samples.select(pl.sql_expr(text)).to_series()
     except (pl.exceptions.PolarsError, TypeError) as error:
         reason = str(error).splitlines()[0]
-        raise ConfigError(f"splits.train: '{text}' is no condition on the samples ({reason}).") from None
-    if found.dtype != pl.Boolean:
-        raise ConfigError(f"splits.train: '{text}' is neither true nor false; write a condition such as Age < 65.")
-    held = int(found.sum() or 0)
-    if held in (0, len(found) - found.null_count()):
-        raise DataError(f"splits.train: '{text}' holds for {count_of(held, len(found), 'samples')}; that is no split.")
-    return found
+        raise ConfigError(f"splits.train_where: '{text}' is not a condition on the samples ({reason}).") from None
+    if condition.dtype != pl.Boolean:
+        raise ConfigError(
+            f"splits.train_where: '{text}' is neither true nor false; write a condition such as Age < 65."
+        )
+    num_true = int(condition.sum() or 0)
+    if num_true in (0, len(condition) - condition.null_count()):
+        count = count_of(num_true, len(condition), "samples")
+        raise DataError(f"splits.train_where: '{text}' is true for {count}, so it does not split them.")
+    return condition

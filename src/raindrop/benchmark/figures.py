@@ -1,4 +1,4 @@
-"""Results as pictures: bars for each setting, curves over the share of hidden sensors. Needs the extra `plot`."""
+"""Figures of a results table: bars for each setting, curves over the hidden share. Needs the extra `plot`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OURS, PUBLISHED = "#3b6ea5", "#9aa5b1"
 
 
 def bars(summary: Summary) -> Figure:
-    """A panel per scenario or setting and metric: each row's mean and spread, and the published one beside it."""
+    """One panel per scenario or setting and metric: each row's mean and standard deviation beside the published one."""
     columns, metrics = summary.experiment.columns(), summary.experiment.metrics
     names = [row.name for row in summary.experiment.rows]
     size = (3.6 * len(metrics) + 1.5, (0.28 * len(names) + 0.9) * len(columns) + 0.6)
@@ -28,27 +28,27 @@ def bars(summary: Summary) -> Figure:
     panels = figure.subplots(len(columns), len(metrics), squeeze=False, sharey=True)
     for line, (scenario, setting) in zip(panels, columns, strict=True):
         for axes, metric in zip(line, metrics, strict=True):
-            held = _chosen(summary, scenario, metric).filter(pl.col("setting") == setting.name)
+            block = _select(summary, scenario, metric).filter(pl.col("setting") == setting.name)
             for offset, mean, sd, colour, label in (
                 (-0.2, "mean", "sd", OURS, "here"),
                 (0.2, "published", "published_sd", PUBLISHED, "published"),
             ):
-                drawn = [(names.index(r["row"]) + offset, r[mean], r[sd] or 0.0)
-                         for r in held.iter_rows(named=True) if r[mean] is not None]  # fmt: skip
-                if drawn:
-                    at, width, spread = zip(*drawn, strict=True)
-                    axes.barh(at, width, 0.38, xerr=spread, color=colour, label=label)
+                known = [r for r in block.iter_rows(named=True) if r[mean] is not None]
+                if known:
+                    positions = [names.index(r["row"]) + offset for r in known]
+                    errors = [r[sd] or 0.0 for r in known]
+                    axes.barh(positions, [r[mean] for r in known], 0.38, xerr=errors, color=colour, label=label)
             axes.set_yticks(range(len(names)), _literal(names), fontsize=7)
             axes.set_ylim(len(names) - 0.4, -0.6)
             axes.set_title(_literal([f"{column_name(scenario, setting)}: {metric_of(metric).title}"])[0], fontsize=8)
-            axes.set_xlim(*_limits(held))
-    figure.suptitle(_literal([f"{summary.experiment.title} (label '{summary.facts.label}')"])[0], fontsize=9)
+            axes.set_xlim(*_limits(block))
+    figure.suptitle(_literal([f"{summary.experiment.title} (label '{summary.data.label}')"])[0], fontsize=9)
     _legend(figure, panels)
     return figure
 
 
 def curves(summary: Summary) -> Figure:
-    """A panel per kind of hidden sensors and metric: each row over the hidden share; published ones are dashed."""
+    """One panel per kind of hiding and metric: each row over the hidden share; published ones are dashed."""
     experiment = summary.experiment
     kinds = [
         (splits.name, hidden)
@@ -58,32 +58,33 @@ def curves(summary: Summary) -> Figure:
     ]
     if not kinds:
         raise DataError(
-            f"{experiment.name} hides no sensors, so there is no curve to draw; it has [settings] for that."
+            f"{experiment.name} hides no sensors, so there is no curve to draw. Add shares to hide under [settings]."
         )
     figure = _figure((4.2 * len(experiment.metrics), 3.2 * len(kinds) + 0.8))
     panels = figure.subplots(len(kinds), len(experiment.metrics), squeeze=False)
     for line, (scenario, hidden) in zip(panels, kinds, strict=True):
         for axes, metric in zip(line, experiment.metrics, strict=True):
-            held = _chosen(summary, scenario, metric).filter(pl.col("hidden").is_in(["none", hidden])).sort("share")
+            block = _select(summary, scenario, metric).filter(pl.col("hidden").is_in(["none", hidden])).sort("share")
             for number, row in enumerate(experiment.rows):
-                of = held.filter((pl.col("row") == row.name) & pl.col("mean").is_not_null())
-                if len(of):
+                of_row, colour = block.filter(pl.col("row") == row.name), f"C{number % 10}"
+                ours = of_row.drop_nulls("mean")
+                if len(ours):
                     label = _literal([row.name])[0]
-                    axes.errorbar(100 * of["share"], of["mean"], of["sd"].fill_null(0.0), marker="o", markersize=3,
-                                  capsize=2, color=f"C{number % 10}", label=label)  # fmt: skip
-                told = held.filter((pl.col("row") == row.name) & pl.col("published").is_not_null())
-                if len(told) and not row.published:
-                    axes.plot(100 * told["share"], told["published"], "--", color=f"C{number % 10}", linewidth=0.9)
-            where = f"{scenario}, {hidden}" if scenario else hidden
-            axes.set_title(_literal([f"{where} sensors hidden: {metric_of(metric).title}"])[0], fontsize=8)
+                    axes.errorbar(100 * ours["share"], ours["mean"], ours["sd"].fill_null(0.0), marker="o",
+                                  markersize=3, capsize=2, color=colour, label=label)  # fmt: skip
+                published = of_row.drop_nulls("published")
+                if len(published) and not row.published_as:
+                    axes.plot(100 * published["share"], published["published"], "--", color=colour, linewidth=0.9)
+            title = f"{scenario}, {hidden}" if scenario else hidden
+            axes.set_title(_literal([f"{title} sensors hidden: {metric_of(metric).title}"])[0], fontsize=8)
             axes.set_xlabel("hidden sensors (%)", fontsize=8)
-    figure.suptitle(_literal([f"{experiment.title} (label '{summary.facts.label}'; dashed: published)"])[0], fontsize=9)
+    figure.suptitle(_literal([f"{experiment.title} (label '{summary.data.label}'; dashed: published)"])[0], fontsize=9)
     _legend(figure, panels)
     return figure
 
 
 def write_figures(summary: Summary, folder: Path) -> list[Path]:
-    """NAME_bars.png, and NAME_curves.png where sensors are hidden."""
+    """Write NAME_bars.png, and NAME_curves.png where sensors are hidden; returns their paths."""
     figures = {"bars": bars(summary)}
     if any(setting.hidden != "none" for setting in summary.experiment.settings):
         figures["curves"] = curves(summary)
@@ -101,39 +102,39 @@ def _figure(size: tuple[float, float]) -> Figure:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "matplotlib":
             raise
-        raise MissingExtraError("matplotlib", "plot", "A picture of results") from None
+        raise MissingExtraError("matplotlib", "plot", "A figure of results") from None
     return Figure(figsize=size, layout="constrained")
 
 
-def _chosen(summary: Summary, scenario: str, metric: str) -> pl.DataFrame:
-    return summary.figures.filter((pl.col("scenario") == scenario) & (pl.col("metric") == metric))
+def _select(summary: Summary, scenario: str, metric: str) -> pl.DataFrame:
+    return summary.results.filter((pl.col("scenario") == scenario) & (pl.col("metric") == metric))
 
 
-def _limits(held: pl.DataFrame) -> tuple[float, float]:
-    """From a little below the lowest bar: what matters is the last few points."""
+def _limits(block: pl.DataFrame) -> tuple[float, float]:
+    """From a little below the lowest error bar to a little above the highest, so that differences are visible."""
     ends = [
         float(mean) + sign * float(sd or 0.0)
         for mean_name, sd_name in (("mean", "sd"), ("published", "published_sd"))
-        for mean, sd in held.select(mean_name, sd_name).iter_rows()
+        for mean, sd in block.select(mean_name, sd_name).iter_rows()
         if mean is not None
         for sign in (-1, 1)
     ]
     if not ends:
         return 0.0, 100.0
-    room = 0.1 * (max(ends) - min(ends)) or 1.0
-    return min(ends) - room, max(ends) + room
+    margin = 0.1 * (max(ends) - min(ends)) or 1.0
+    return min(ends) - margin, max(ends) + margin
 
 
 def _legend(figure: Figure, panels: Any) -> None:
-    """One for all panels."""
-    found: dict[str, Any] = {}
+    """One legend for all panels."""
+    entries: dict[str, Any] = {}
     for axes in panels.flat:
         handles, labels = axes.get_legend_handles_labels()
-        found |= dict(zip(labels, handles, strict=True))
-    if found:
-        figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=4, fontsize=7)
+        entries |= dict(zip(labels, handles, strict=True))
+    if entries:
+        figure.legend(list(entries.values()), list(entries), loc="outside lower center", ncols=4, fontsize=7)
 
 
 def _literal(texts: list[str]) -> list[str]:
-    """A dollar sign would start a formula."""
+    """Escape dollar signs, which would start a formula."""
     return [text.replace("$", r"\$") for text in texts]

@@ -1,8 +1,7 @@
-"""A cell of a table: one model, trained once on one split and evaluated under every setting."""
+"""A job: one model, trained once on one split and evaluated under every setting."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import time
@@ -16,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from raindrop import config as configs
-from raindrop.benchmark.data import find_table, numbered, open_table, parts_of
+from raindrop.benchmark.data import find_table, list_splits, open_table, positive_class, split_table
 from raindrop.benchmark.ranking import rank_sensors
-from raindrop.benchmark.spec import Experiment, Row, Setting, Splits
+from raindrop.benchmark.spec import Data, Experiment, Row, Setting, Splits
 from raindrop.benchmark.store import Store
-from raindrop.errors import ConfigError
+from raindrop.errors import ConfigError, ResumeError
 from raindrop.estimators import Classifier, load
 from raindrop.files import content_checksum, to_json
 from raindrop.models.registry import MODELS
@@ -30,235 +29,271 @@ from raindrop.tasks.metrics import better
 from raindrop.training.config import TrainConfig
 from raindrop.version import VERSION, source_checksum
 
-SOURCE = source_checksum()  # now, since files may be edited while a model trains
-PAUSE = 1.0  # seconds between two looks at what others are doing
+SOURCE = source_checksum()  # taken at import, since files may be edited while a model trains
+POLL_SECONDS = 1.0  # between two checks of what other processes are doing
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One row of an experiment on one split under one seed."""
+class Job:
+    """One row of an experiment on one split with one seed."""
 
     experiment: Experiment
     row: Row
     splits: Splits
-    number: int
+    split_number: int
     seed: int
     folder: Path
+    """Folder of the event table."""
     key: str
-    """Names what is trained: version, model, settings, data with label and statics, split and seed."""
+    """Identifies what is trained: version, model, settings, data with label and statics, split and seed."""
     network_key: str | None
-    """Of a blend: the key that its network has as a row of its own."""
-    ranked_on: str
-    """Names the training part, whose ranking of sensors all rows share."""
+    """Of a blend: the key of the job that trains its network as a row of its own."""
+    ranking_key: str
+    """Identifies the training set, whose ranking of sensors all rows share."""
+    num_train: int
+    """Samples in the training set."""
+    num_test: int
+    """Samples in the test set."""
 
     @property
     def name(self) -> str:
-        """For people."""
+        """For messages: 'table1_p12: Trees, split 2'."""
         scenario = f"{self.splits.name}, " if self.splits.name else ""
-        again = f", seed {self.seed}" if len(self.experiment.seeds) > 1 else ""
-        return f"{self.experiment.name}: {self.row.name}, {scenario}split {self.number}{again}"
+        seed = f", seed {self.seed}" if len(self.experiment.seeds) > 1 else ""
+        return f"{self.experiment.name}: {self.row.name}, {scenario}split {self.split_number}{seed}"
 
     def classifier(self) -> Classifier:
-        """Not fitted yet."""
-        return classifier_of(self.row, self.seed, self.number)
+        """The job's classifier, not fitted."""
+        return make_classifier(self.row, self.seed, self.split_number)
 
-    def missing(self, store: Store) -> list[Setting]:
-        """The settings whose figures are not in the store."""
-        known = store.read(self.key)
-        if known is None:
+    def missing_settings(self, store: Store) -> list[Setting]:
+        """The settings whose metrics are not in the store."""
+        metrics = store.read_metrics(self.key)
+        if metrics is None:
             return list(self.experiment.settings)
-        held = set(known.select("hidden", "share", "instead").unique().iter_rows())
-        return [s for s in self.experiment.settings if (s.hidden, s.share, s.instead) not in held]
+        stored = set(metrics.select("hidden", "share", "replace_with").unique().iter_rows())
+        return [s for s in self.experiment.settings if (s.hidden, s.share, s.replace_with) not in stored]
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What a caption says of the data."""
+class DataSummary:
+    """What a table's caption says about its data."""
 
     samples: int
     sensors: int
     readings: int
     label: str
-    balance: tuple[tuple[str, float], ...]
-    """Classes with their share of the samples that have a label, as they come."""
+    class_shares: tuple[tuple[str, float], ...]
+    """Classes in sorted order, each with its share of the labelled samples."""
+    positive: str | None = None
+    """The class that metrics describe; None where there are more than two classes."""
 
 
-# ---------------------------------------------------------------- which cells there are
+# ---------------------------------------------------------------- planning
 
 
-def plan(experiment: Experiment, data: Path, rows: Sequence[Row], numbers: Sequence[int]) -> tuple[list[Cell], Facts]:
-    """The cells of an experiment, split by split, and what its data are."""
-    folder = find_table(data, experiment.data)
+def plan_jobs(
+    experiment: Experiment, data_folder: Path, rows: Sequence[Row], numbers: Sequence[int]
+) -> tuple[list[Job], DataSummary]:
+    """The jobs of these rows and splits, ordered by split, and a summary of the data."""
+    folder = find_table(data_folder, experiment.data)
     table = open_table(experiment.data, folder)
-    own = {model.name: model.checksum() for model in experiment.models}
-    cells = []
-    for number, splits in numbered(experiment, table, numbers):
-        parts = parts_of(table, splits, number, folder)
-        marks = [_mark(part.ids) for part in parts]
+    data_summary = _summarise_data(experiment.data, table)
+    plugin_checksums = {plugin.name: plugin.checksum() for plugin in experiment.plugins}
+    jobs = []
+    for number, splits in list_splits(experiment, table, numbers):
+        train, val, test = split_table(table, splits, number, folder)
+        subsets = [content_checksum(list(subset.ids)) for subset in (train, val, test)]
+        ranking_key = content_checksum([VERSION, table.fingerprint, subsets[0], splits.rotate_by])[:32]
         for row, seed in product(rows, experiment.seeds):
             where = f"{experiment.name}, row '{row.name}'"
-            clf = classifier_of(row, seed, number)
-            key = _key(clf, where, own, table, marks)
-            network_key = _key(clf.network_alone(), where, own, table, marks) if row.model == "blend" else None
-            ranked_on = _mark([VERSION, table.fingerprint, marks[0]])
-            cells.append(Cell(experiment, row, splits, number, seed, folder, key, network_key, ranked_on))
+            clf = make_classifier(row, seed, number)
+            key = _job_key(clf, where, plugin_checksums, table, subsets)
+            network_key = None
+            if row.model == "blend":
+                network_key = _job_key(clf.network_alone(), where, plugin_checksums, table, subsets)
+            jobs.append(
+                Job(
+                    experiment,
+                    row,
+                    splits,
+                    number,
+                    seed,
+                    folder,
+                    key,
+                    network_key,
+                    ranking_key,
+                    num_train=len(train),
+                    num_test=len(test),
+                )
+            )
+    return jobs, data_summary
+
+
+def _summarise_data(data: Data, table: EventTable) -> DataSummary:
     labelled = table[table.labelled]
     classes, counts = np.unique(labelled.labels, return_counts=True)
-    balance = tuple((str(name), count / len(labelled)) for name, count in zip(classes, counts, strict=True))
-    return cells, Facts(len(labelled), len(table.sensors), labelled.num_readings, experiment.data.label, balance)
+    shares = tuple((str(name), count / len(labelled)) for name, count in zip(classes, counts, strict=True))
+    positive = positive_class(data, [name for name, _ in shares])
+    return DataSummary(len(labelled), len(table.sensors), labelled.num_readings, data.label, shares, positive)
 
 
-def classifier_of(row: Row, seed: int, number: int) -> Classifier:
-    """Not fitted yet. Each split draws anew: split 1 with the seed itself, split 2 with the next one, and so on."""
-    return Classifier(row.model, preset=row.preset, config=row.config, seed=seed + number - 1)
+def make_classifier(row: Row, seed: int, split_number: int) -> Classifier:
+    """A classifier for a row, not fitted. Split 1 uses the seed itself, split 2 the next one, and so on."""
+    return Classifier(row.model, preset=row.preset, config=row.config, seed=seed + split_number - 1)
 
 
-def _key(clf: Classifier, where: str, own: Mapping[str, str], table: EventTable, marks: Sequence[str]) -> str:
-    described = _described(clf, where) | ({"source": own[clf.model]} if clf.model in own else {})
-    return content_checksum([VERSION, described, table.fingerprint, marks])[:32]
+def _job_key(
+    clf: Classifier, where: str, plugin_checksums: Mapping[str, str], table: EventTable, subsets: Sequence[str]
+) -> str:
+    model = _describe_model(clf, where)
+    if clf.model in plugin_checksums:
+        model["source"] = plugin_checksums[clf.model]
+    return content_checksum([VERSION, model, table.fingerprint, subsets])[:32]
 
 
-def _described(clf: Classifier, where: str) -> dict[str, Any]:
-    """What is trained. Settings at their default are not named, so that a setting that is new changes no key."""
+def _describe_model(clf: Classifier, where: str) -> dict[str, Any]:
+    """What is trained. Settings at their default are left out, so that adding a setting changes no key."""
     try:
         resolved = clf.resolved()
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
-    usual = {"model": configs.to_dict(MODELS[clf.model].config()), "train": configs.to_dict(TrainConfig())}
+    defaults = {"model": configs.to_dict(MODELS[clf.model].config()), "train": configs.to_dict(TrainConfig())}
     changed = {
         f"{group}.{name}": value
         for group, settings in resolved.items()
         for name, value in settings.items()
-        if value != usual[group][name] and name != "checkpoint_minutes"
+        if value != defaults[group][name] and name != "checkpoint_minutes"
     }
     return {"model": clf.model, "config": changed, "seed": clf.seed}
 
 
-def refuse_other_defaults(cells: Sequence[Cell], store: Store) -> None:
-    """Raise where a stored cell was run with other defaults than there are now, which its key does not tell."""
-    for cell in cells:
-        known = store.read(cell.key)
-        if known is None:
+def refuse_changed_defaults(jobs: Sequence[Job], store: Store) -> None:
+    """Raise where a stored job was run with other default settings than today's; its key does not include them."""
+    for job in jobs:
+        metrics = store.read_metrics(job.key)
+        if metrics is None:
             continue
-        then, now = json.loads(known["config"][0]), json.loads(to_json(cell.classifier().resolved()))
+        then, now = json.loads(metrics["config"][0]), json.loads(to_json(job.classifier().resolved()))
         for group, settings in then.items():
             for name, value in settings.items():
                 if name in now[group] and now[group][name] != value:
                     raise ConfigError(
-                        f"{store.folder}: {cell.name} was run when {group}.{name} was {value!r} by default; now it is "
-                        f"{now[group][name]!r}. Keep new results in another folder, or remove cells/{cell.key}.parquet "
-                        f"and runs/{cell.key} there."
+                        f"{store.folder}: {job.name} was run when {group}.{name} was {value!r} by default; now it is "
+                        f"{now[group][name]!r}. Store new results in another folder, or remove jobs/{job.key}.parquet "
+                        f"and runs/{job.key} there."
                     )
 
 
-def _mark(names: Sequence[str]) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for name in names:
-        digest.update(name.encode() + b"\0")
-    return digest.hexdigest()
+# ---------------------------------------------------------------- running
 
 
-# ---------------------------------------------------------------- running one
-
-
-def run_cell(cell: Cell, store: Store) -> None:
-    """Train the cell unless its model is there, and evaluate it under the settings that are missing."""
-    table = open_table(cell.experiment.data, cell.folder)
-    train, val, test = parts_of(table, cell.splits, cell.number, cell.folder)
-    clf, seconds = _fitted(cell, train, val, store)
-    about = _about(cell, clf, seconds)
+def run_job(job: Job, store: Store) -> None:
+    """Train the job's model unless it is stored, and evaluate it under the settings that are missing."""
+    table = open_table(job.experiment.data, job.folder)
+    train, val, test = split_table(table, job.splits, job.split_number, job.folder)
+    clf, training_seconds = _trained_classifier(job, train, val, store)
+    description = _describe_run(job, clf, training_seconds)
     rows = []
-    for setting in cell.missing(store):
-        for part, whole in (("val", val), ("test", test)):
+    for setting in job.missing_settings(store):
+        for name, subset in (("val", val), ("test", test)):
             started = time.monotonic()
-            shown = apply(setting, whole, cell, clf, train, store)
-            figures = clf.evaluate(shown)
-            counted = {"samples": len(shown), "readings": shown.num_readings}
-            took = {"evaluation_seconds": round(time.monotonic() - started, 3)}
-            rows.append({**about, "part": part, **asdict(setting), **counted, **figures, **took})
-    store.write(cell.key, rows)
+            visible = apply_setting(setting, subset, job, clf, train, store)
+            metrics = clf.evaluate(visible)
+            size = {"samples": len(visible), "readings": visible.num_readings}
+            duration = {"evaluation_seconds": round(time.monotonic() - started, 3)}
+            rows.append({**description, "subset": name, **asdict(setting), **size, **metrics, **duration})
+    store.append_metrics(job.key, rows)
 
 
-def _fitted(cell: Cell, train: EventTable, val: EventTable, store: Store) -> tuple[Classifier, float | None]:
-    """The trained model, and how long training took, as far as that is known; of a blend without its network."""
-    took = 0.0
-    if store.has_model(cell.key):
-        clf = load(store.run(cell.key))
+def _trained_classifier(job: Job, train: EventTable, val: EventTable, store: Store) -> tuple[Classifier, float | None]:
+    """The fitted classifier and the seconds of training, where known; a blend's network is not counted."""
+    seconds = 0.0
+    if store.is_trained(job.key):
+        clf = load(store.run_folder(job.key))
     else:
-        network = _network(cell, train, val, store)
+        network = _blend_network(job, train, val, store)
         started = time.monotonic()
-        clf = _train(cell.classifier(), train, val, store.run(cell.key), network)
-        took = time.monotonic() - started
-    epochs = sum(record.get("seconds", 0.0) for record in clf.history_) if cell.network_key is None else 0.0
-    return clf, max(took, epochs) or None  # a kill loses the time between epochs, not theirs
+        clf = _fit(job.classifier(), train, val, store.run_folder(job.key), network)
+        seconds = time.monotonic() - started
+    epoch_seconds = sum(record.get("seconds", 0.0) for record in clf.history_) if job.network_key is None else 0.0
+    return clf, max(seconds, epoch_seconds) or None  # after a kill only the epochs' own times are known
 
 
-def _network(cell: Cell, train: EventTable, val: EventTable, store: Store) -> Classifier | None:
-    """Of a blend: its network, trained and kept as a row of its own would be, so that it is trained once."""
-    if cell.network_key is None:
+def _blend_network(job: Job, train: EventTable, val: EventTable, store: Store) -> Classifier | None:
+    """Of a blend: its network, trained and stored as that of a row of its own, so that it is trained once."""
+    if job.network_key is None:
         return None
-    run = store.run(cell.network_key)
-    while not store.has_model(cell.network_key):
-        with store.claim(cell.network_key, f"{cell.name}, its network") as ours:
-            if ours:
-                return _train(cell.classifier().network_alone(), train, val, run)
-        time.sleep(PAUSE)  # another process has it, or has just looked at it
+    run = store.run_folder(job.network_key)
+    while not store.is_trained(job.network_key):
+        with store.claim(job.network_key, f"{job.name}, its network") as claimed:
+            if claimed:
+                return _fit(job.classifier().network_alone(), train, val, run)
+        time.sleep(POLL_SECONDS)  # another process is training it
     return load(run)
 
 
-def _train(
+def _fit(
     clf: Classifier, train: EventTable, val: EventTable, run: Path, network: Classifier | None = None
 ) -> Classifier:
+    """Fit, resuming the stored run. A run that was begun with other settings is deleted and begun anew.
+
+    A blend whose stored `network` was trained with other settings trains its own.
+    """
     try:
         clf.fit(train, validation=val, run=run, resume=True, network=network)
-    except ConfigError:
-        if network is None and not (run / "checkpoint.safetensors").exists():
-            raise
-        shutil.rmtree(run, ignore_errors=True)  # it, or the network, was begun when the model had fewer settings
+    except ResumeError:
+        if network is not None:
+            return _fit(clf, train, val, run)
+        shutil.rmtree(run)
         clf.fit(train, validation=val, run=run, resume=True)
     (run / "checkpoint.safetensors").unlink(missing_ok=True)
     return clf
 
 
-def apply(
-    setting: Setting, table: EventTable, cell: Cell, clf: Classifier, train: EventTable, store: Store
+def apply_setting(
+    setting: Setting, table: EventTable, job: Job, clf: Classifier, train: EventTable, store: Store
 ) -> EventTable:
-    """The table as the setting shows it. What is hidden depends on the split alone, never on the model."""
+    """The table with the setting's sensors hidden; which ones depends on the split, never on the model.
+
+    Splits that rotate through a column test on unseen values of it, so sensors are ranked with these values as groups.
+    """
     if setting.hidden == "none":
         return table
-    values = clf.scaler_.mean if setting.instead == "zeros" else None
+    values = clf.scaler_.mean if setting.replace_with == "zeros" else None
     if setting.hidden == "random":
-        return hide_random_sensors(table, setting.share, seed=cell.number, values=values)
-    ranking = store.ranking(cell.ranked_on)
+        return hide_random_sensors(table, setting.share, seed=job.split_number, values=values)
+    ranking = store.read_ranking(job.ranking_key)
     if ranking is None:
-        ranking = rank_sensors(train)
-        store.keep_ranking(cell.ranked_on, ranking)
-    first = [sensor for sensor, _ in ranking[: number_hidden(setting.share, len(table.sensors))]]
-    return hide_sensors(table, first, values=values)
+        ranking = rank_sensors(train.with_roles(group=job.splits.rotate_by))
+        store.write_ranking(job.ranking_key, ranking)
+    most_informative = [sensor for sensor, _ in ranking[: number_hidden(setting.share, len(table.sensors))]]
+    return hide_sensors(table, most_informative, values=values)
 
 
-def _about(cell: Cell, clf: Classifier, seconds: float | None) -> dict[str, Any]:
-    wanted = clf.resolved()["train"]["metric"]
+def _describe_run(job: Job, clf: Classifier, training_seconds: float | None) -> dict[str, Any]:
+    """The columns that every stored row of a job has, whatever the setting."""
+    chosen_metric = clf.resolved()["train"]["metric"]
     best_epoch, best = None, None
     for record in clf.history_:
-        figures = record.get("validation") or {"log_loss": record["loss"]}
-        metric = wanted if wanted in figures else "log_loss"  # trees are cut by nothing else
-        if better(metric, figures[metric], best):
-            best_epoch, best = record["epoch"], figures[metric]
+        metrics = record.get("validation") or {"log_loss": record["loss"]}
+        metric = chosen_metric if chosen_metric in metrics else "log_loss"  # trees stop by log loss only
+        if better(metric, metrics[metric], best):
+            best_epoch, best = record["epoch"], metrics[metric]
     return {
         "version": VERSION,
         "source": SOURCE,
-        "model": cell.row.model,
-        "preset": cell.row.preset,
+        "model": job.row.model,
+        "preset": job.row.preset,
         "config": to_json(clf.resolved()),
-        "data": cell.experiment.data.folder,
-        "label": cell.experiment.data.label,
-        "left_out": ", ".join(cell.experiment.data.leave_out),
-        "scenario": cell.splits.name,
-        "split": cell.number,
+        "data": job.experiment.data.folder,
+        "label": job.experiment.data.label,
+        "excluded_statics": ", ".join(job.experiment.data.exclude_statics),
+        "scenario": job.splits.name,
+        "split": job.split_number,
         "seed": int(clf.seed),
         "epochs": len(clf.history_),
         "best_epoch": best_epoch,
-        "training_seconds": seconds,
+        "training_seconds": training_seconds,
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }

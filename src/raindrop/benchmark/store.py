@@ -1,10 +1,10 @@
-"""The store of finished work: a folder that several processes share and that a kill at any moment leaves sound.
+"""The store of results: a folder that several processes share and that stays intact if they are killed.
 
-cells/KEY.parquet    figures of a finished cell, one row per part and setting
-runs/KEY/            its run: checkpoint while it trains, then the model, so that a later setting needs no training
-claims/KEY           locked by the process that works on it; the system lets go of the lock when that process ends
-failed/KEY.json      why a cell could not be finished; forgotten when a benchmark is started again
-rankings/KEY.json    sensors by information, for the training part of a split
+jobs/KEY.parquet     metrics of a finished job, one row per subset (val, test) and setting
+runs/KEY/            the job's run: a checkpoint during training, then the model, so that new settings need no training
+claims/KEY           locked by the process that runs the job; the system releases the lock when that process ends
+failed/KEY.json      why a job failed; cleared when the benchmark is started again
+rankings/KEY.json    sensors ranked by how well they predict the label in the training set of a split
 """
 
 from __future__ import annotations
@@ -25,73 +25,82 @@ from raindrop.files import atomic_file, write_json
 
 try:
     import fcntl
-except ImportError:  # no such locks on Windows, where one process at a time must do
+except ImportError:  # Windows has no such locks, so only one process can use the store there
     fcntl = None  # type: ignore[assignment]
 
-CAN_SHARE = fcntl is not None
+HAS_LOCKS = fcntl is not None
+FOLDERS = ("jobs", "runs", "claims", "failed", "rankings")
 
 
 class Store:
-    """Finished cells by key; who works on which."""
+    """Metrics, models, locks and failures of jobs, by job key."""
 
     def __init__(self, folder: str | os.PathLike[str]):
         self.folder = Path(folder)
-        self._read: dict[str, tuple[int, pl.DataFrame]] = {}
+        if (self.folder / "cells").is_dir():
+            raise RaindropError(
+                f"{self.folder}: holds results of raindrop 0.1, which this version cannot read. Choose another folder."
+            )
+        self._cache: dict[str, tuple[int, pl.DataFrame]] = {}  # key -> (time of the file's last change, content)
         try:
-            for name in ("cells", "runs", "claims", "failed", "rankings"):
+            for name in FOLDERS:
                 (self.folder / name).mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise RaindropError(f"{self.folder}: results cannot be kept there ({error.strerror}).") from None
+            raise RaindropError(f"{self.folder}: results cannot be stored there ({error.strerror}).") from None
 
-    def run(self, key: str) -> Path:
-        """The folder in which a cell is trained and its model stays."""
+    # ---------------------------------------------------------------- models and metrics
+
+    def run_folder(self, key: str) -> Path:
+        """The folder where a job is trained and its model is kept."""
         return self.folder / "runs" / key
 
-    def has_model(self, key: str) -> bool:
-        """Whether a cell is trained."""
-        return (self.run(key) / "model.json").exists()
+    def is_trained(self, key: str) -> bool:
+        """Whether a job's model is there."""
+        return (self.run_folder(key) / "model.json").exists()
 
-    # ---------------------------------------------------------------- figures
+    def metrics_file(self, key: str) -> Path:
+        """The file with a job's metrics."""
+        return self.folder / "jobs" / f"{key}.parquet"
 
-    def read(self, key: str) -> pl.DataFrame | None:
-        """The figures of a cell, where there are any."""
-        path = self.folder / "cells" / f"{key}.parquet"
+    def read_metrics(self, key: str) -> pl.DataFrame | None:
+        """The metrics of a job; None where it has none yet."""
+        path = self.metrics_file(key)
         try:
             changed = path.stat().st_mtime_ns
-            if self._read.get(key, (None,))[0] != changed:
-                self._read[key] = (changed, pl.read_parquet(path))
+            if self._cache.get(key, (None,))[0] != changed:
+                self._cache[key] = (changed, pl.read_parquet(path))
         except FileNotFoundError:
             return None
         except (OSError, pl.exceptions.PolarsError) as error:
             raise DataError(
-                f"{path}: cannot be read ({str(error).splitlines()[0]}). Remove it, and the cell is evaluated again."
+                f"{path}: cannot be read ({str(error).splitlines()[0]}). Remove it, and the job is evaluated again."
             ) from None
-        return self._read[key][1]
+        return self._cache[key][1]
 
-    def write(self, key: str, rows: Sequence[dict[str, Any]]) -> None:
-        """Add rows to the figures of a cell."""
-        known = self.read(key)
+    def append_metrics(self, key: str, rows: Sequence[dict[str, Any]]) -> None:
+        """Add rows to the metrics of a job."""
+        old = self.read_metrics(key)
         new = pl.DataFrame(list(rows), infer_schema_length=None)
-        with atomic_file(self.folder / "cells" / f"{key}.parquet") as partial:
-            (new if known is None else pl.concat([known, new], how="diagonal_relaxed")).write_parquet(partial)
+        with atomic_file(self.metrics_file(key)) as partial:
+            (new if old is None else pl.concat([old, new], how="diagonal_relaxed")).write_parquet(partial)
 
     # ---------------------------------------------------------------- sharing the work
 
     @contextmanager
     def claim(self, key: str, name: str) -> Iterator[bool]:
-        """Whether the cell is ours while the block lasts; not so where another process works on it."""
+        """Lock a job for the length of the block; yields False where another process has it."""
         with open(self.folder / "claims" / key, "a+", encoding="utf-8") as file:
             if not _lock(file, shared=False):
                 yield False
                 return
-            about = {"name": name, "pid": os.getpid(), "host": socket.gethostname(), "started": time.time()}
+            owner = {"name": name, "pid": os.getpid(), "host": socket.gethostname(), "started": time.time()}
             file.truncate(0)
-            file.write(json.dumps(about))
+            file.write(json.dumps(owner))
             file.flush()
             yield True
 
-    def running(self, key: str) -> dict[str, Any] | None:
-        """Who works on a cell, and since when."""
+    def claimed_by(self, key: str) -> dict[str, Any] | None:
+        """Name, process, host and start of a running job; None where no process runs it."""
         try:
             with open(self.folder / "claims" / key, encoding="utf-8") as file:
                 if _lock(file, shared=True):
@@ -99,41 +108,47 @@ class Store:
                 return dict(json.loads(file.read()))
         except FileNotFoundError:
             return None
-        except ValueError:  # just being written
+        except ValueError:  # the owner is writing it right now
             return {}
 
-    def fail(self, key: str, message: str) -> None:
-        """Remember why a cell could not be finished."""
-        write_json(self.folder / "failed" / f"{key}.json", {"message": message})
+    def record_failure(self, key: str, message: str) -> None:
+        """Store why a job failed."""
+        write_json(self._failure_file(key), {"message": message})
 
     def failure(self, key: str) -> str | None:
-        """Why a cell could not be finished."""
+        """Why a job failed; None where it did not."""
         try:
-            return str(json.loads((self.folder / "failed" / f"{key}.json").read_text(encoding="utf-8"))["message"])
+            return str(json.loads(self._failure_file(key).read_text(encoding="utf-8"))["message"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def forget_failure(self, key: str) -> None:
-        """Try the cell again."""
-        (self.folder / "failed" / f"{key}.json").unlink(missing_ok=True)
+    def clear_failure(self, key: str) -> None:
+        """Forget a failure, so that the job is tried again."""
+        self._failure_file(key).unlink(missing_ok=True)
+
+    def _failure_file(self, key: str) -> Path:
+        return self.folder / "failed" / f"{key}.json"
 
     # ---------------------------------------------------------------- rankings
 
-    def ranking(self, key: str) -> list[tuple[str, float]] | None:
-        """Sensors and their AUROC, the most informative first."""
+    def read_ranking(self, key: str) -> list[tuple[str, float]] | None:
+        """Sensors and their AUROC, most informative first; None where they have not been ranked yet."""
         try:
-            found = json.loads((self.folder / "rankings" / f"{key}.json").read_text(encoding="utf-8"))
-            return [(str(sensor), float(score)) for sensor, score in found]
+            entries = json.loads(self._ranking_file(key).read_text(encoding="utf-8"))
+            return [(str(sensor), float(score)) for sensor, score in entries]
         except (OSError, ValueError, TypeError):
             return None
 
-    def keep_ranking(self, key: str, ranking: Sequence[tuple[str, float]]) -> None:
-        """Keep it for every cell with the same training part."""
-        write_json(self.folder / "rankings" / f"{key}.json", [list(entry) for entry in ranking])
+    def write_ranking(self, key: str, ranking: Sequence[tuple[str, float]]) -> None:
+        """Store a ranking for every job with the same training set."""
+        write_json(self._ranking_file(key), [list(entry) for entry in ranking])
+
+    def _ranking_file(self, key: str) -> Path:
+        return self.folder / "rankings" / f"{key}.json"
 
 
 def _lock(file: IO[str], *, shared: bool) -> bool:
-    """Lock an open file until it is closed; False where another process has it."""
+    """Lock an open file until it is closed; False where another process has it locked."""
     if fcntl is None:
         return True
     try:
@@ -142,7 +157,7 @@ def _lock(file: IO[str], *, shared: bool) -> bool:
         return False
     except OSError as error:
         raise RaindropError(
-            f"{file.name}: the file system has no locks ({error.strerror}), so several processes could do the same "
-            "work. Keep the results on a local disk."
+            f"{file.name}: the file system has no locks ({error.strerror}), so several processes could run the same "
+            "job. Store the results on a local disk."
         ) from None
     return True

@@ -1,4 +1,4 @@
-"""The command `raindrop benchmark`: the paper's tables, by processes that may be stopped at any time."""
+"""The command `raindrop benchmark`: the paper's tables, run by worker processes that may be stopped at any time."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from rich.text import Text
 
 from raindrop.errors import ConfigError, RaindropError, suggest
 
-if TYPE_CHECKING:
-    from raindrop.benchmark.jobs import Cell, Facts
+if TYPE_CHECKING:  # torch loads only when the command runs
+    from raindrop.benchmark.jobs import DataSummary, Job
     from raindrop.benchmark.spec import Experiment
     from raindrop.benchmark.store import Store
 
@@ -36,55 +36,55 @@ def benchmark(
     status: Flag = False,
     pictures: Flag = False,
 ) -> None:
-    """Run models on splits under settings, and print the table beside the published figures.
+    """Train models on every split, evaluate them under every setting, and print the table with published metrics.
 
-    What is finished is kept in OUT and never run again; what was stopped goes on where it was. Several such commands
-    may share OUT.
+    Finished jobs are kept in OUT and never run again; interrupted ones are resumed. Several such commands may share
+    OUT.
 
     Args:
-        tables: such as table1; or the path of a file of your own that ends in .toml.
-        data: folder with a folder for each data set (p12, p19, ...), or the folder of the one table that is needed.
-        out: folder for the results; one that exists is continued.
-        rows: only these, by their name or that of their model.
-        splits: only these, by number.
-        workers: processes to run at a time, each on one core.
-        status: only say what is done and print the tables so far.
+        tables: names such as table1, or paths of your own .toml files.
+        data: folder with one folder per data set (p12, p19, ...), or the folder of the only table that is needed.
+        out: folder for the results; an existing one is continued.
+        rows: only these rows, by their name or their model's.
+        splits: only the splits with these numbers.
+        workers: number of processes, each on one core.
+        status: only report progress and print the tables so far.
         pictures: also draw bars for each setting and curves over the hidden share.
     """
-    from raindrop.benchmark.jobs import plan, refuse_other_defaults
-    from raindrop.benchmark.spec import read_experiments, shipped
-    from raindrop.benchmark.store import CAN_SHARE, Store
+    from raindrop.benchmark.jobs import plan_jobs, refuse_changed_defaults
+    from raindrop.benchmark.parsing import read_experiments, shipped_tables
+    from raindrop.benchmark.store import HAS_LOCKS, Store
+    from raindrop.benchmark.workers import progress
 
     if not tables:
-        raise ConfigError(f"Which table? There are: {', '.join(shipped())}.")
-    if workers < 1 or (workers > 1 and not CAN_SHARE):
+        raise ConfigError(f"Which table? There are: {', '.join(shipped_tables())}.")
+    if workers < 1 or (workers > 1 and not HAS_LOCKS):
         raise ConfigError(f"--workers {workers}: at least 1, and more than 1 only where files can be locked.")
     experiments = read_experiments(tables)
     _require_rows(experiments, rows)
-    planned: list[tuple[Experiment, list[Cell], list[Cell], Facts]] = []
-    with console.status("reading ..."):
+    planned: list[tuple[Experiment, list[Job], list[Job], DataSummary]] = []
+    with console.status("reading the data ..."):
         for experiment in experiments:
-            chosen = experiment.choose(rows)
-            if chosen:
-                cells, facts = plan(experiment, data, chosen, splits)
-                # The table is of all that is in the store, not only of what was asked for this time.
-                whole, _ = plan(experiment, data, experiment.rows, ())
-                planned.append((experiment, cells, whole, facts))
+            selected = experiment.select_rows(rows)
+            if selected:
+                jobs, data_summary = plan_jobs(experiment, data, selected, splits)
+                # The table shows everything in the store, not only what is run this time.
+                table_jobs, _ = plan_jobs(experiment, data, experiment.rows, ())
+                planned.append((experiment, jobs, table_jobs, data_summary))
     store = Store(out)
-    every = [cell for _, cells, _, _ in planned for cell in cells]
-    refuse_other_defaults(every, store)
-    failures: list[str] = []
-    if not status:
-        failures = _run(every, store, workers)
-    _print_progress(every, store, workers)
+    all_jobs = [job for _, jobs, _, _ in planned for job in jobs]
+    refuse_changed_defaults(all_jobs, store)
+    failures = [] if status else _run(all_jobs, store, workers)
+    console.print(escape(progress(all_jobs, store, workers)))
+    _print_running(all_jobs, store)
     if status:
-        for message in dict.fromkeys(store.failure(cell.key) for cell in every if cell.missing(store)):
+        for message in dict.fromkeys(store.failure(job.key) for job in all_jobs if job.missing_settings(store)):
             if message is not None:
                 console.print(escape(f"failed: {message}"))
-    for experiment, _, whole, facts in planned:
-        _print_table(experiment, facts, whole, store, pictures)
+    for experiment, _, table_jobs, data_summary in planned:
+        _print_table(experiment, data_summary, table_jobs, store, pictures)
     if failures:
-        raise RaindropError("\n".join([f"{len(failures)} of {len(every)} cells could not be finished:", *failures]))
+        raise RaindropError("\n".join([f"{len(failures)} of {len(all_jobs)} jobs could not be finished:", *failures]))
 
 
 def _require_rows(experiments: Sequence[Experiment], rows: Sequence[str]) -> None:
@@ -95,129 +95,81 @@ def _require_rows(experiments: Sequence[Experiment], rows: Sequence[str]) -> Non
             raise ConfigError(f"There is no row '{name}': {suggest(name, sorted(known))}")
 
 
-def _run(cells: Sequence[Cell], store: Store, number: int) -> list[str]:
-    """Let workers run the cells, show how far they are, and return what went wrong."""
-    from raindrop.benchmark.jobs import PAUSE
-    from raindrop.benchmark.workers import settled, start
+def _run(jobs: Sequence[Job], store: Store, num_workers: int) -> list[str]:
+    """Run the jobs in worker processes, show their progress, and return the messages of those that failed."""
+    from raindrop.benchmark.jobs import POLL_SECONDS
+    from raindrop.benchmark.workers import done_or_failed, progress, start_workers
 
-    for cell in cells:
-        store.forget_failure(cell.key)
-    left = [cell for cell in cells if not settled(cell, store)]
-    if not left:
+    for job in jobs:
+        store.clear_failure(job.key)
+    pending = [job for job in jobs if not done_or_failed(job, store)]
+    if not pending:
         return []
-    processes = start(left, store.folder, min(number, len(left)))
+    processes = start_workers(pending, store.folder, min(num_workers, len(pending)))
     try:
         with Live(console=console, auto_refresh=False, transient=True) as line:
             while any(process.is_alive() for process in processes):
-                for cell in [cell for cell in left if settled(cell, store)]:
-                    left.remove(cell)
-                    line.console.print(escape(_finished(cell, store)))
-                line.update(Text(progress(cells, store, number)), refresh=True)
-                processes[0].join(PAUSE) if processes[0].is_alive() else time.sleep(PAUSE)
+                _print_finished(pending, store, line.console)
+                line.update(Text(progress(jobs, store, num_workers)), refresh=True)
+                processes[0].join(POLL_SECONDS) if processes[0].is_alive() else time.sleep(POLL_SECONDS)
     finally:
         for process in processes:
             process.terminate()
-    for cell in [cell for cell in left if settled(cell, store)]:
-        left.remove(cell)
-        console.print(escape(_finished(cell, store)))
-    failures = {cell.key: store.failure(cell.key) for cell in cells}
-    said = [message for message in failures.values() if message]
-    if left:
+    _print_finished(pending, store, console)
+    failures = {job.key: store.failure(job.key) for job in jobs}
+    messages = [message for message in failures.values() if message]
+    if pending:
         codes = sorted({str(process.exitcode) for process in processes if process.exitcode})
-        said.append(f"{left[0].name}: its process ended before its time (exit code {', '.join(codes)}); start again.")
-    return said
+        messages.append(
+            f"{pending[0].name}: its process ended unexpectedly (exit code {', '.join(codes)}); run the command again."
+        )
+    return messages
 
 
-def _finished(cell: Cell, store: Store) -> str:
-    """The validation figure only: the test part is for the table."""
-    failure = store.failure(cell.key)
+def _print_finished(pending: list[Job], store: Store, output: Console) -> None:
+    """Print the jobs that finished since the last call and remove them from `pending`."""
+    from raindrop.benchmark.workers import done_or_failed
+
+    for job in [job for job in pending if done_or_failed(job, store)]:
+        pending.remove(job)
+        output.print(escape(_finished(job, store)))
+
+
+def _finished(job: Job, store: Store) -> str:
+    """One line with the validation metric only: test metrics appear in the table."""
+    from raindrop.benchmark.workers import format_duration
+
+    failure = store.failure(job.key)
     if failure is not None:
         return f"failed: {failure}"
-    known = store.read(cell.key)
-    assert known is not None  # it is settled
-    record = known.row(0, named=True)
-    metric = cell.experiment.metrics[0]
-    took = f", {_span(record['training_seconds'])}" if record["training_seconds"] is not None else ""
-    return f"done: {cell.name}: validation {metric} {record[metric]:.3f}{took}"
+    metrics = store.read_metrics(job.key)
+    assert metrics is not None  # it neither failed nor is pending
+    record = metrics.row(0, named=True)
+    metric = job.experiment.metrics[0]
+    seconds = record["training_seconds"]
+    duration = f", {format_duration(seconds)}" if seconds is not None else ""
+    return f"done: {job.name}: validation {metric} {record[metric]:.3f}{duration}"
 
 
-def progress(cells: Sequence[Cell], store: Store, workers: int) -> str:
-    """'12 done, 2 running, 26 to do, end expected Tue 14:05 (in 3 h 20 min)'; failed ones are counted if there are."""
-    done: list[Cell] = []
-    failed: list[Cell] = []
-    left: list[Cell] = []
-    for cell in {(cell.key, cell.experiment.settings): cell for cell in cells}.values():
-        kind = done if not cell.missing(store) else left if store.failure(cell.key) is None else failed
-        kind.append(cell)
-    running = [cell for cell in left if store.running(cell.key) is not None]
-    lost = f", {len(failed)} failed" if failed else ""
-    text = f"{len(done)} done{lost}, {len(running)} running, {len(left) - len(running)} to do"
-    seconds = expected(left, done, store)
-    if not left or seconds is None:
-        return text
-    wait = seconds / max(1, min(max(workers, len(running)), len(left)))
-    return f"{text}, end expected {time.strftime('%a %H:%M', time.localtime(time.time() + wait))} (in {_span(wait)})"
+def _print_running(jobs: Sequence[Job], store: Store) -> None:
+    from raindrop.benchmark.workers import format_duration
+
+    for job in jobs:
+        owner = store.claimed_by(job.key)
+        if owner:
+            duration = format_duration(time.time() - owner["started"])
+            console.print(
+                escape(f"running: {owner['name']} (for {duration}, process {owner['pid']} on {owner['host']})")
+            )
 
 
-def expected(left: Sequence[Cell], done: Sequence[Cell], store: Store) -> float | None:
-    """Seconds of work left, from what finished cells of the same row and data took, else from those of any.
-
-    What is trained already is only evaluated, under the settings that are missing.
-    """
-    training: dict[tuple[str, str], list[float]] = {}
-    evaluation: dict[tuple[str, str], list[float]] = {}  # of one setting
-    for cell in done:
-        known = store.read(cell.key)
-        if known is not None:
-            training.setdefault(_kind(cell), []).append(float(known["training_seconds"].max() or 0.0))  # type: ignore[arg-type]
-            settings = known.select("hidden", "share", "instead").n_unique()
-            evaluation.setdefault(_kind(cell), []).append(float(known["evaluation_seconds"].sum()) / settings)
-    if not training:
-        return None
-    total, trained = 0.0, set[str]()
-    for cell in left:
-        seconds = _usual(evaluation, _kind(cell)) * len(cell.missing(store))
-        for key in filter(None, (cell.key, cell.network_key)):
-            if key not in trained and not store.has_model(key):
-                seconds += _usual(training, _kind(cell) if key == cell.key else None)
-            trained.add(key)
-        since = (store.running(cell.key) or {}).get("started")
-        total += max(0.0, seconds - (time.time() - since if since is not None else 0.0))
-    return total
-
-
-def _kind(cell: Cell) -> tuple[str, str]:
-    return cell.experiment.data.folder, cell.row.name
-
-
-def _usual(took: dict[tuple[str, str], list[float]], kind: tuple[str, str] | None) -> float:
-    """Of cells of this kind; of any where there is none yet."""
-    of = took.get(kind) if kind is not None else None
-    seconds = of or [sum(each) / len(each) for each in took.values()]
-    return sum(seconds) / len(seconds)
-
-
-def _span(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def _print_progress(cells: Sequence[Cell], store: Store, workers: int) -> None:
-    console.print(escape(progress(cells, store, workers)))
-    for cell in cells:
-        about = store.running(cell.key)
-        if about:
-            since = _span(time.time() - about["started"])
-            console.print(escape(f"running: {about['name']} (for {since}, process {about['pid']} on {about['host']})"))
-
-
-def _print_table(experiment: Experiment, facts: Facts, cells: Sequence[Cell], store: Store, pictures: bool) -> None:
-    from raindrop.benchmark.aggregate import summarise_cells
+def _print_table(
+    experiment: Experiment, data_summary: DataSummary, jobs: Sequence[Job], store: Store, pictures: bool
+) -> None:
+    from raindrop.benchmark.aggregate import summarise_jobs
     from raindrop.benchmark.render import markdown, write_tables
 
-    summary = summarise_cells(experiment, facts, cells, store)
+    summary = summarise_jobs(experiment, data_summary, jobs, store)
     paths = write_tables(summary, store.folder)
     if pictures:
         from raindrop.benchmark.figures import write_figures

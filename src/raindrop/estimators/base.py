@@ -25,7 +25,7 @@ from torch import Tensor
 from raindrop.batch.batch import Batch
 from raindrop.batch.collate import Collator, in_order
 from raindrop.batch.scaling import Scaler
-from raindrop.errors import ConfigError, DataError, RaindropWarning, count_of
+from raindrop.errors import ConfigError, DataError, RaindropWarning, ResumeError, count_of
 from raindrop.estimators.persistence import refuse_other_run, smallest, write_model
 from raindrop.estimators.settings import Settings
 from raindrop.files import content_checksum, refuse_to_overwrite, run_folder
@@ -143,7 +143,7 @@ class Estimator(Settings, ABC):
         }
         self.identity_ = self._identity(held_out)
         if network is not None and network.identity_ != self.network_alone()._identity(held_out, self):
-            raise ConfigError("network: was trained on other data, or with other settings, seed or version than here.")
+            raise ResumeError("network: was trained on other data, or with other settings, seed or version than here.")
         if folder is not None and resume:
             refuse_other_run(folder, self.identity_)
         with torch.random.fork_rng(devices=[]):

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from raindrop.errors import ConfigError, ModelFileError, suggest
+from raindrop.errors import ModelFileError, ResumeError, suggest
 from raindrop.files import atomic_file, content_checksum, file_checksum, to_json, write_json
 from raindrop.version import VERSION
 
@@ -60,7 +60,7 @@ def refuse_other_run(folder: Path, identity: str) -> None:
     except (OSError, ValueError, KeyError, TypeError):
         found = None
     if found != identity:
-        raise ConfigError(
+        raise ResumeError(
             f"{folder}: holds the model of a run with other data, settings, seed or version, so it cannot be resumed.\n"
             "Give what it was started with, or choose another output."
         )

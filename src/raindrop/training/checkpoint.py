@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from raindrop.errors import ConfigError, TrainingError
+from raindrop.errors import ResumeError, TrainingError
 from raindrop.files import atomic_file
 
 
@@ -71,7 +71,7 @@ def load_checkpoint(
             f"{path}: the checkpoint cannot be read ({error}). Remove the run and start again."
         ) from None
     if progress.identity != identity:
-        raise ConfigError(
+        raise ResumeError(
             f"{path.parent}: was started with other data, settings, seed or version, so it cannot be resumed.\n"
             "Give what it was started with, or choose another output."
         )
