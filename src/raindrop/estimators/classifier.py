@@ -15,14 +15,15 @@ from sklearn.base import ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
 from raindrop.batch.batch import Batch
-from raindrop.batch.collate import Collator, in_order
+from raindrop.batch.collate import Collator, encode_labels, in_order
 from raindrop.batch.scaling import Scaler
 from raindrop.errors import ConfigError, DataError, ModelFileError
 from raindrop.estimators.base import Configured
 from raindrop.estimators.persistence import read_model, refuse_other_run, smallest, write_model
 from raindrop.files import content_checksum, refuse_to_overwrite, run_folder
 from raindrop.graphs.graph import SensorGraphs
-from raindrop.models.base import DataSpec, DirectModel, Model
+from raindrop.models.base import DataSpec, DirectModel, Model, Output
+from raindrop.models.layers import softmax
 from raindrop.models.registry import MODELS
 from raindrop.table.event_table import EventTable
 from raindrop.table.split_files import write_parts
@@ -238,6 +239,34 @@ class Classifier(ClassifierMixin, Configured):  # type: ignore[misc]
     def batches(self, X: EventTable) -> Iterator[Batch]:
         """The table as the model sees it, a few samples at a time, in order."""
         return in_order(self._data(X))
+
+    def run_model(self, X: EventTable) -> Iterator[tuple[Batch, Output]]:
+        """Each batch of the table, in order, with the model's output for it: in eval mode and without gradients.
+
+        Inference mode is on during each call of the model only, not while the caller uses what it was given.
+        """
+        for batch in self.batches(X):
+            with torch.inference_mode():
+                output = self.model_.eval()(batch)
+            yield batch, output
+
+    def to_probabilities(self, output: Output) -> NDArray[np.float32]:
+        """(samples, classes): the calibrated probabilities of a model's output, as `predict_proba` returns them."""
+        return self.calibrator_(softmax(output.logits))
+
+    def truth(self, X: EventTable) -> NDArray[np.int64]:
+        """(samples,) the position in `classes_` of each sample's true class."""
+        return encode_labels(self._with_label(_table(X, "truth")).labels, self.classes_)
+
+    @property
+    def positive_code_(self) -> int | None:
+        """The position in `classes_` of the positive class; None where there are more than two classes."""
+        return 1 if len(self.classes_) == 2 else None
+
+    @property
+    def positive_(self) -> Any:
+        """The label of the positive class, which AUPRC and curves are about; None with more than two classes."""
+        return None if self.positive_code_ is None else self.classes_[self.positive_code_]
 
     def score(self, X: EventTable, y: ArrayLike | None = None, sample_weight: Any = None) -> float:
         """Accuracy, as scikit-learn's classifiers have it; `evaluate` has the other figures."""
