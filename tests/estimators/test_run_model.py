@@ -58,3 +58,10 @@ def test_the_positive_class_is_the_last_of_two_and_none_of_more(fitted):
     three = Classifier("trees", preset="paper").fit(easy_table(24, classes=("a", "b", "c")))
     assert three.positive_ is None
     assert three.positive_code_ is None
+
+
+def test_graphs_of_a_sample_without_readings_say_why_they_are_empty(table):
+    fitted = Classifier(config=QUICK).fit(table, validation=table)
+    nothing = table[:2].where(lambda events: np.zeros(len(events), dtype=bool))
+    assert fitted.graphs(table).mean().describe_empty() == ""
+    assert "no sensor has a reading" in fitted.graphs(nothing).mean().describe_empty()

@@ -21,6 +21,7 @@ from raindrop.errors import ConfigError, DataError, ModelFileError
 from raindrop.estimators.base import Configured
 from raindrop.estimators.persistence import read_model, refuse_other_run, smallest, write_model
 from raindrop.files import content_checksum, refuse_to_overwrite, run_folder
+from raindrop.graphs.empty import WEIGHTS_REASON
 from raindrop.graphs.graph import SensorGraphs
 from raindrop.models.base import DataSpec, DirectModel, Model, Output
 from raindrop.models.layers import softmax
@@ -234,7 +235,7 @@ class Classifier(ClassifierMixin, Configured):  # type: ignore[misc]
             if output.edges is None:
                 raise ConfigError(f"Model '{self.model}' with these settings has no sensor graph.")
             weights.append(output.edges.numpy())
-        return SensorGraphs(self.scaler_.sensors, X.ids, np.concatenate(weights))
+        return SensorGraphs(self.scaler_.sensors, X.ids, np.concatenate(weights), WEIGHTS_REASON)
 
     def batches(self, X: EventTable) -> Iterator[Batch]:
         """The table as the model sees it, a few samples at a time, in order."""
