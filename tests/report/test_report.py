@@ -105,7 +105,7 @@ def test_attention_of_a_case_is_the_models_over_time(report, model, table):
     case = report.cases[2]
     one = table[[case.id]]
     times = len(np.unique(one.time[one.rows()]))
-    frame = attention_over_time(model, one).filter("read")
+    frame = attention_over_time(model, one).filter("observed")
     known = {(sensor, time): weight for _, time, sensor, weight, _ in frame.iter_rows()}
     for sensor, time, shown in zip(case.sensor, case.time, case.attention, strict=True):
         assert shown == pytest.approx(known.get((SENSORS[sensor], time), 0) * times, abs=1e-4)

@@ -59,8 +59,9 @@ class Blend(Model):
         """The part that the training loop trains."""
         return self.raindrop
 
-    def forward(self, batch: Batch) -> Output:
-        output = cast(Output, self.raindrop(batch))
+    def forward(self, batch: Batch, keep: Tensor | None = None) -> Output:
+        """`keep` (b, u, v): as for Raindrop, the sample without some edges; the trees have none."""
+        output = cast(Output, self.raindrop(batch, keep))
         if self.training:
             return output  # it is the network that learns here, as it would alone
         logits = mix(output.logits, self.trees(batch).logits, float(self.share), bool(self.of_odds))
