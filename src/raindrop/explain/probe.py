@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from raindrop.batch.batch import Batch
+from raindrop.batch.host import to_numpy
 from raindrop.errors import ConfigError, DataError
 from raindrop.estimators.classifier import Classifier
 from raindrop.graphs.empty import no_shared_times_reason
@@ -103,7 +104,7 @@ def _explained_by_each(moments: Moments, v: int, *, include_self: bool) -> NDArr
     block = (moments.gram.shape[1] - 1) // M
     senders = np.array([u for u in range(M) if include_self or u != v])
     columns = np.append((senders[:, None] * block + np.arange(block)).ravel(), M * block)
-    gram, cross = moments.gram[v].numpy()[np.ix_(columns, columns)], moments.cross[v].numpy()[columns]
+    gram, cross = to_numpy(moments.gram[v])[np.ix_(columns, columns)], to_numpy(moments.cross[v])[columns]
     square, number = float(moments.square[v]), gram[-1, -1]
     variance = square - cross[-1] ** 2 / max(number, 1.0)
     explained = np.zeros(M)

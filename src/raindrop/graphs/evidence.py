@@ -62,7 +62,7 @@ def difference_test(graphs: SensorGraphs, mask: ArrayLike, *, permutations: int 
 
 @dataclass(frozen=True)
 class Stability:
-    """How far several graphs of the same thing agree, such as those of other seeds or of other samples."""
+    """How far several estimates of the same graph agree, such as those from other seeds or other samples."""
 
     rank_correlation: float
     """Spearman correlation of the weights of all edges between different sensors, mean over pairs of graphs."""

@@ -49,7 +49,7 @@ class GraphView:
     evidence: dict[int, Answers] = field(default_factory=dict)
     """By class: questions about its difference from the other classes, and their answers."""
     warnings: dict[int, str] = field(default_factory=dict)
-    """By class: those answers that speak against the graph."""
+    """By class: the answers that are a reason not to trust the graph."""
     q: dict[int, NDArray[np.float64]] = field(default_factory=dict)
     """By class, (u, v): the adjusted p-value of the edge's difference from all other classes."""
 
@@ -147,7 +147,7 @@ def _stability(
 def _general_evidence(
     graphs: SensorGraphs, classifier: Classifier, table: EventTable, truth: NDArray[np.int64], seed: int
 ) -> tuple[Answers, list[str]]:
-    """Faithfulness and distances, on some samples: answers, and those that speak against the graph."""
+    """Faithfulness and distances, on some samples: answers, and those that are a reason not to trust it."""
     answers, against = [], []
     subset = np.random.default_rng(seed).permutation(len(table))[:MAX_SAMPLES]
     part = SensorGraphs(graphs.sensors, [graphs.ids[at] for at in subset], graphs.weights[subset])
