@@ -1,4 +1,4 @@
-"""A table whose names would do harm wherever they are not shown as they are, and a model of it."""
+"""Tables that are awkward to show: names that look like markup or formulas, or many sensors; and a model of them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def awkward_table(samples: int = 24, classes: tuple[str, ...] = CLASSES, seed: i
     }
     return EventTable.from_columns(
         [ids[at] for at in owner],
-        rng.integers(0, 12, len(owner)) * 4.0,  # few times, so that sensors are read together
+        rng.integers(0, 12, len(owner)) * 4.0,  # few times, so that sensors share some
         [SENSORS[at] for at in sensor],
         value,
         about,
@@ -43,6 +43,30 @@ def awkward_table(samples: int = 24, classes: tuple[str, ...] = CLASSES, seed: i
         statics=["<static>"],
         sensors=SENSORS,
         duplicates="last",
+    )
+
+
+def many_sensors_table(samples: int = 24, sensors: int = 40, seed: int = 0) -> EventTable:
+    """Sensors with ordinary clinical names, and an age with all digits of a float."""
+    rng = np.random.default_rng(seed)
+    stems = ("Heart rate", "Mean arterial pressure", "FiO2", "Temperature", "Serum creatinine", "Bilirubin total")
+    names = [f"{stems[at % len(stems)]} {at // len(stems) + 1}" for at in range(sensors)]
+    ids = [f"patient {at}" for at in range(samples)]
+    code = np.arange(samples) % 2
+    sample, time, sensor = np.indices((samples, 6, sensors)).reshape(3, -1)
+    observed = rng.random(len(sample)) < 0.4
+    sample, time, sensor = sample[observed], time[observed], sensor[observed]
+    value = rng.normal(size=len(sample)) + np.where(sensor < 4, code[sample], 0)
+    about = {"sample": ids, "outcome": [("alive", "died")[at] for at in code], "age": rng.normal(63, 12, samples)}
+    return EventTable.from_columns(
+        [ids[at] for at in sample],
+        time * 4.0,
+        [names[at] for at in sensor],
+        value,
+        about,
+        label="outcome",
+        statics=["age"],
+        sensors=names,
     )
 
 

@@ -1,4 +1,4 @@
-"""`raindrop demo` from beginning to end, small."""
+"""`raindrop demo` end to end, small."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from raindrop import EventTable, load
 from raindrop.cli.app import main
 
 
-def test_the_demo_leaves_a_table_a_model_predictions_edges_and_a_report(tmp_path, capsys):
+def test_the_demo_writes_a_table_a_model_predictions_edges_and_a_report(tmp_path, capsys):
     out = tmp_path / "demo"
     main(["demo", "--out", str(out), "--samples", "150"])
-    shown = capsys.readouterr().out
-    assert "Raindrop" in shown
-    assert "trees" in shown
-    assert "planted" in shown
-    for reading in ("information_graphs", "probe_graph", "Eq. 3", "correlation"):
-        assert reading in shown
+    printed = capsys.readouterr().out
+    assert "Raindrop" in printed
+    assert "trees" in printed
+    assert "AUPRC (coupled)" in printed
+    for graph in ("information_graphs", "probe_graph", "Eq. 3", "correlation"):
+        assert graph in printed
     table = EventTable.read(out / "data")
     assert len(table) == 150
     assert load(out / "run").predict_proba(table).shape == (150, 2)
     assert pl.read_parquet(out / "predictions.parquet")["sample"].is_in(table.ids).all()
     assert set(pl.read_csv(out / "edges.csv").columns) == {"sender", "receiver", "weight"}
-    assert "open it in any browser" in shown
+    assert "open it in any browser" in printed
     page = (out / "report.html").read_text()
     assert "Trees" in page
     assert "Planted edges" in page
@@ -35,7 +35,7 @@ def test_the_demo_leaves_a_table_a_model_predictions_edges_and_a_report(tmp_path
     )
 
 
-def test_without_the_packages_of_the_report_the_demo_ends_without_it(tmp_path, capsys, monkeypatch):
+def test_without_the_packages_for_the_report_the_demo_skips_it(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "bokeh", None)
     main(["demo", "--out", str(tmp_path / "demo"), "--samples", "60"])
     assert "No report" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Information graphs: what each sensor's messages tell of another's readings."""
+"""Information graphs: how much a sensor's messages help to predict another sensor's readings."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pytest
 import torch
 from class_tasks import classes
 
-from raindrop import Classifier, ConfigError, EventTable
+from raindrop import Classifier, ConfigError, DataError, EventTable
 from raindrop.explain.information import attention_over_time, information, information_graphs
 from raindrop.models.base import DataSpec
 from raindrop.models.raindrop.config import RaindropConfig
 from raindrop.models.raindrop.model import Raindrop
 from raindrop.models.raindrop.sending import Delivery
 
-TELLING = {"senders": "observed", "reconstruction": 1.0, "mixing": "residual", "normalise": "logit"}
+RECONSTRUCTING = {"senders": "observed", "reconstruction": 1.0, "mixing": "residual", "normalise": "logit"}
 
 
 @pytest.fixture
@@ -31,40 +31,40 @@ def batch(table, make_batch):
 @pytest.fixture
 def model(make_spec, table):
     torch.manual_seed(0)
-    return Raindrop(RaindropConfig(**TELLING, prune=0.25, heads=2, rank=2), make_spec(table))
+    return Raindrop(RaindropConfig(**RECONSTRUCTING, prune=0.25, heads=2, rank=2), make_spec(table))
 
 
-def test_the_gain_is_what_telling_loses_without_one_sender(model, batch):
-    """Against loops: silence each reading in turn and sum up all messages anew."""
+def test_the_gain_is_the_increase_of_the_error_without_one_sender(model, batch):
+    """Against loops: leave out each reading's message in turn and sum up all messages again."""
     with torch.no_grad():
         p, h = model.encode_time(batch.time), model.embed(batch)
         state = model.layers[0](batch, h, p, model.graph(batch, h))
         last = model.layers[1]
-        _, spoken = last.speak(batch, h, p, state.edges)
+        _, messages = last.speak(batch, h, p, state.edges)
 
-        def told(silent):
+        def predicted(left_out):
             keep = torch.ones(len(h))
-            if silent is not None:
-                keep[silent] = 0
-            sent = batch.slots.sum(spoken.sent * keep[:, None, None, None])
-            weight = batch.slots.sum(spoken.weight * keep[:, None, None])
+            if left_out is not None:
+                keep[left_out] = 0
+            sent = batch.slots.sum(messages.sent * keep[:, None, None, None])
+            weight = batch.slots.sum(messages.weight * keep[:, None, None])
             return last.guess(last.message(Delivery(sent, weight)), last.decode, last.decode_bias)
 
-        everyone = told(None)
+        with_all = predicted(None)
         total = torch.zeros(batch.num_samples, batch.num_sensors, batch.num_sensors)
         number = torch.zeros_like(total)
         for n in range(len(h)):
-            without = told(n)
+            without = predicted(n)
             for m in range(len(h)):
                 if batch.slot[m] == batch.slot[n] and m != n:
                     b, u, v, s = batch.sample[n], batch.sensor[n], batch.sensor[m], batch.slot[m]
-                    loss = (without[s, v] - batch.value[m]) ** 2 - (everyone[s, v] - batch.value[m]) ** 2
+                    loss = (without[s, v] - batch.value[m]) ** 2 - (with_all[s, v] - batch.value[m]) ** 2
                     total[b, u, v] += loss
                     number[b, u, v] += 1
     torch.testing.assert_close(information(model, batch), total / number.clamp_min(1), atol=1e-4, rtol=1e-3)
 
 
-def test_a_pruned_edge_tells_nothing(model, batch):
+def test_a_pruned_edge_has_weight_0(model, batch):
     with torch.no_grad():
         p, h = model.encode_time(batch.time), model.embed(batch)
         edges = model.layers[0](batch, h, p, model.graph(batch, h)).edges
@@ -74,7 +74,7 @@ def test_a_pruned_edge_tells_nothing(model, batch):
 
 
 @pytest.fixture(scope="module")
-def telling():
+def repeating():
     """Sensor b repeats sensor a; c is noise. Times are shared."""
     rng = np.random.default_rng(0)
     rows = []
@@ -89,8 +89,8 @@ def telling():
     return Classifier(config=config).fit(table), table
 
 
-def test_who_repeats_another_is_told_by_it_and_noise_is_told_by_nobody(telling):
-    classifier, table = telling
+def test_a_sensor_that_repeats_another_has_a_strong_edge_and_noise_has_none(repeating):
+    classifier, table = repeating
     graph = information_graphs(classifier, table).mean()
     assert graph["a", "b"] > 0.2
     assert graph["b", "a"] > 0.2
@@ -98,15 +98,15 @@ def test_who_repeats_another_is_told_by_it_and_noise_is_told_by_nobody(telling):
         assert graph[edge] < 0.1
 
 
-def test_graphs_have_one_entry_per_sample_whatever_the_batches(telling):
-    classifier, table = telling
+def test_there_is_one_graph_per_sample_whatever_the_batches(repeating):
+    classifier, table = repeating
     graphs = information_graphs(classifier, table)
     alone = information_graphs(classifier, table[[7]])
     assert list(graphs) == table.ids
     np.testing.assert_allclose(graphs[table.ids[7]].weights, alone[table.ids[7]].weights, atol=1e-5)
 
 
-def test_a_model_whose_messages_learned_nothing_says_what_to_set(table):
+def test_a_model_without_reconstruction_says_what_to_set(table):
     spec = DataSpec(table.sensors, classes(2))
     classifier = Classifier()
     classifier.model_ = Raindrop(RaindropConfig(), spec)
@@ -114,26 +114,40 @@ def test_a_model_whose_messages_learned_nothing_says_what_to_set(table):
         information_graphs(classifier, table)
 
 
+def test_sensors_never_read_at_the_same_time_give_empty_graphs_that_say_so(repeating):
+    classifier, table = repeating
+    apart = table.where(lambda events: events["sensor"].cast(pl.String) == "a")
+    for graphs in (information_graphs(classifier, table.where(alternating)), information_graphs(classifier, apart)):
+        assert graphs.mean().describe_empty().startswith("There are no edges between sensors: no two sensors")
+    with pytest.raises(DataError, match="table is empty"):
+        information_graphs(classifier, table[:0])
+
+
+def alternating(events: pl.DataFrame) -> pl.Series:
+    """At each time only one sensor, in turn."""
+    return events["sensor"].cast(pl.String) == pl.Series(["a", "b", "c"]).gather(events["time"].cast(pl.Int64) % 3)
+
+
 # ------------------------------------------------------------------ attention over time
 
 
-def test_attention_over_time_sums_to_1_over_the_times_of_each_sensor(telling):
-    classifier, table = telling
+def test_attention_over_time_sums_to_1_over_the_times_of_each_sensor(repeating):
+    classifier, table = repeating
     few = table[[3, 50, 7]].where(lambda events: ~((events["sample"] == "50") & (events["sensor"] == "c")))
     frame = attention_over_time(classifier, few)
-    assert frame.columns == ["sample", "time", "sensor", "weight", "read"]
+    assert frame.columns == ["sample", "time", "sensor", "weight", "observed"]
     assert frame["sample"].unique(maintain_order=True).to_list() == ["3", "50", "7"]
     totals = frame.group_by("sample", "sensor").agg(pl.col("weight").sum())
     assert len(totals) == 9
     assert totals["weight"].to_list() == pytest.approx([1.0] * 9, abs=1e-5)
-    read = frame.filter("read").select("sample", pl.col("time").cast(pl.Float64), "sensor")
+    observed = frame.filter("observed").select("sample", pl.col("time").cast(pl.Float64), "sensor")
     events = few.events().select("sample", "time", pl.col("sensor").cast(pl.String))
-    assert read.sort(read.columns).rows() == events.sort(events.columns).rows()
-    assert not frame.filter(sample="50", sensor="c")["read"].any()
+    assert observed.sort(observed.columns).rows() == events.sort(events.columns).rows()
+    assert not frame.filter(sample="50", sensor="c")["observed"].any()
 
 
-def test_the_weights_are_those_of_the_models_output_whatever_the_batches(telling):
-    classifier, table = telling
+def test_the_weights_are_those_of_the_models_output_whatever_the_batches(repeating):
+    classifier, table = repeating
     frame = attention_over_time(classifier, table[[3, 50]])
     (batch,) = classifier.batches(table[[50]])
     with torch.inference_mode():

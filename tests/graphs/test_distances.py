@@ -1,4 +1,4 @@
-"""The paper's distance statistic against loops, and the test that goes beyond it."""
+"""The paper's distance statistic against loops, and the energy test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from raindrop.graphs.graph import SensorGraphs
 
 
 def two_classes(shift: float = 0.0, spread: float = 1.0, seed: int = 0) -> tuple[SensorGraphs, np.ndarray]:
-    """30 graphs of the class 1, 90 of the class 0, whose weights are shifted and spread otherwise."""
+    """30 graphs of class 1 and 90 of class 0; the weights of class 1 are shifted and scaled."""
     rng = np.random.default_rng(seed)
     labels = (np.arange(120) < 30).astype(int)
     weights = rng.normal(size=(120, 3, 3)) * np.where(labels, spread, 1.0)[:, None, None]
@@ -19,29 +19,29 @@ def two_classes(shift: float = 0.0, spread: float = 1.0, seed: int = 0) -> tuple
     return SensorGraphs(("a", "b", "c"), [str(at) for at in range(120)], weights.astype(np.float32)), labels
 
 
-def test_the_figures_are_those_of_loops_over_pairs():
+def test_distances_equal_loops_over_pairs():
     graphs, labels = two_classes(0.5)
-    found = distances(graphs, labels, draws=60)
+    result = distances(graphs, labels, draws=60)
 
     def mean(one: int, other: int) -> float:
         pairs = [(i, j) for i in np.flatnonzero(labels == one) for j in np.flatnonzero(labels == other) if i != j]
         return float(np.mean([np.linalg.norm(graphs.weights[i] - graphs.weights[j]) for i, j in pairs]))
 
-    assert found.size == 30
-    assert found.within[1][0] == pytest.approx(mean(1, 1), rel=0.03)
-    assert found.within[0][0] == pytest.approx(mean(0, 0), rel=0.03)
-    assert found.across[0] == pytest.approx(mean(0, 1), rel=0.03)
-    assert found.within[0][1] > 0
-    assert found.frame()["which"].to_list() == ["within 0", "within 1", "across"]
+    assert result.samples_per_class == 30
+    assert result.within[1][0] == pytest.approx(mean(1, 1), rel=0.03)
+    assert result.within[0][0] == pytest.approx(mean(0, 0), rel=0.03)
+    assert result.across[0] == pytest.approx(mean(0, 1), rel=0.03)
+    assert result.within[0][1] > 0
+    assert result.frame()["comparison"].to_list() == ["within 0", "within 1", "across"]
 
 
-def test_a_class_that_differs_is_told_apart():
-    found = distances(*two_classes(1.5))
-    assert found.across[0] > found.within[1][0]
-    assert found.p < 0.01
+def test_classes_with_different_graphs_have_a_small_p():
+    result = distances(*two_classes(1.5))
+    assert result.across[0] > result.within[1][0]
+    assert result.p < 0.01
 
 
-def test_classes_with_the_same_graphs_are_not():
+def test_classes_with_the_same_graphs_have_uniform_p():
     p = [distances(*two_classes(seed=seed), permutations=200).p for seed in range(20)]
     assert np.mean(np.array(p) <= 0.05) <= 0.2
     assert 0.3 < np.mean(p) < 0.7
@@ -50,16 +50,16 @@ def test_classes_with_the_same_graphs_are_not():
 def test_energy_is_twice_across_minus_within_and_within():
     graphs, labels = two_classes(1.0)
     equal = np.concatenate([np.flatnonzero(labels == 1), np.flatnonzero(labels == 0)[:30]])
-    chosen = SensorGraphs(graphs.sensors, [str(at) for at in range(60)], graphs.weights[equal])
+    balanced = SensorGraphs(graphs.sensors, [str(at) for at in range(60)], graphs.weights[equal])
     label = labels[equal]
-    flat = chosen.weights.reshape(60, -1)
+    flat = balanced.weights.reshape(60, -1)
     pairs = np.linalg.norm(flat[:, None] - flat, axis=-1)
     across = pairs[label == 1][:, label == 0].mean()
     within = sum(pairs[label == side][:, label == side].mean() for side in (0, 1))
-    assert distances(chosen, label).energy == pytest.approx(2 * across - within, rel=1e-4)
+    assert distances(balanced, label).energy == pytest.approx(2 * across - within, rel=1e-4)
 
 
-def test_three_classes_are_possible_and_one_is_not():
+def test_three_classes_work_and_one_is_refused():
     graphs, _ = two_classes()
     assert set(distances(graphs, np.arange(120) % 3, permutations=20).within) == {0, 1, 2}
     with pytest.raises(DataError, match="two classes of at least two samples"):

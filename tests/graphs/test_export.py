@@ -1,4 +1,4 @@
-"""A graph on disk, read again by what other people use."""
+"""Written graphs are read back by other libraries."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def graph() -> SensorGraph:
 
 
 def edges_of(graph: SensorGraph) -> dict[tuple[str, str], float]:
-    return {(u, v): weight for u, v, weight in graph.edges(itself=True).iter_rows()}
+    return {(u, v): weight for u, v, weight in graph.edges(include_self=True).iter_rows()}
 
 
 def edges_in(network: networkx.DiGraph) -> dict[tuple[str, str], float]:
@@ -40,17 +40,17 @@ def test_networkx_gets_all_sensors_and_edges(graph):
     assert network.is_directed()
     assert network.name == graph.name
     assert edges_in(network) == edges_of(graph)
-    assert not any(u == v for u, v in graph.to_networkx(itself=False).edges)
+    assert not any(u == v for u, v in graph.to_networkx(include_self=False).edges)
 
 
-def test_graphml_is_read_again_by_networkx(graph, tmp_path):
+def test_graphml_is_read_back_by_networkx(graph, tmp_path):
     read = networkx.read_graphml(graph.write(tmp_path / "graph.graphml"))
     assert set(read) == set(SENSORS)
     assert read.is_directed()
     assert edges_in(read) == edges_of(graph)
 
 
-def test_cytoscape_json_is_read_again_by_networkx(graph, tmp_path):
+def test_cytoscape_json_is_read_back_by_networkx(graph, tmp_path):
     content = json.loads(graph.write(tmp_path / "graph.cyjs").read_text(encoding="utf-8"))
     read = networkx.cytoscape_graph(content)
     assert set(read) == set(SENSORS)
@@ -58,16 +58,16 @@ def test_cytoscape_json_is_read_again_by_networkx(graph, tmp_path):
     assert edges_in(read) == edges_of(graph)
 
 
-def test_cytoscape_json_is_as_the_desktop_program_wants_it(graph, tmp_path):
+def test_cytoscape_json_has_what_the_desktop_program_needs(graph, tmp_path):
     content = json.loads(graph.write(tmp_path / "graph.cyjs").read_text(encoding="utf-8"))
     assert content["format_version"] == "1.0"
     assert content["data"]["name"] == graph.name
     nodes = [node["data"] for node in content["elements"]["nodes"]]
     edges = [edge["data"] for edge in content["elements"]["edges"]]
-    ids = [thing["id"] for thing in nodes + edges]
-    assert len(set(ids)) == len(ids)  # of nodes and edges together, also where a sensor is called 'edge 0'
+    ids = [element["id"] for element in nodes + edges]
+    assert len(set(ids)) == len(ids)  # also with a sensor named 'edge 0'
     assert {end for edge in edges for end in (edge["source"], edge["target"])} <= {node["id"] for node in nodes}
-    assert all({"name", "shared_name"} <= set(thing) for thing in nodes + edges)
+    assert all({"name", "shared_name"} <= set(element) for element in nodes + edges)
 
 
 def test_parquet_has_the_edges(graph, tmp_path):
@@ -76,7 +76,7 @@ def test_parquet_has_the_edges(graph, tmp_path):
     assert {(u, v): weight for u, v, weight in read.iter_rows()} == edges_of(graph)
 
 
-def test_csv_has_the_matrix_to_the_last_bit(graph, tmp_path):
+def test_csv_has_the_exact_matrix(graph, tmp_path):
     with open(graph.write(tmp_path / "graph.CSV"), newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file)
     assert header == ["sender", *SENSORS]
@@ -92,26 +92,26 @@ def test_graphs_of_all_samples_are_one_file(graph, tmp_path, ending):
     graphs = SensorGraphs(SENSORS, ["α", "<i>"], np.stack([graph.weights, 2 * graph.weights]))
     path = graphs.write(tmp_path / f"graphs.{ending}")
     read = pl.read_parquet(path) if ending == "parquet" else pl.read_csv(path)
-    wanted = graphs.frame(itself=True)
-    assert read.drop("weight").rows() == wanted.drop("weight").rows()
-    assert read["weight"].to_list() == pytest.approx(wanted["weight"].to_list())
+    expected = graphs.frame(include_self=True)
+    assert read.drop("weight").rows() == expected.drop("weight").rows()
+    assert read["weight"].to_list() == pytest.approx(expected["weight"].to_list())
 
 
-def test_an_unknown_ending_says_which_there_are(graph, tmp_path):
-    with pytest.raises(DataError, match=r"ending '.graphm' names no format to write; did you mean '.graphml'"):
+def test_an_unknown_ending_suggests_a_known_one(graph, tmp_path):
+    with pytest.raises(DataError, match=r"cannot write files ending in '.graphm'; did you mean '.graphml'"):
         graph.write(tmp_path / "graph.graphm")
     assert not list(tmp_path.iterdir())
 
 
-def test_a_name_that_xml_cannot_hold_is_refused_before_anything_is_written(tmp_path):
+def test_a_name_that_xml_cannot_contain_is_refused_before_anything_is_written(tmp_path):
     odd = SensorGraph(("a\x00b", "c"), np.ones((2, 2), dtype=np.float32))
-    with pytest.raises(DataError, match=r"'a\\x00b' holds a control character"):
+    with pytest.raises(DataError, match=r"'a\\x00b' contains a control character"):
         odd.write(tmp_path / "graph.graphml")
     assert not list(tmp_path.iterdir())
     assert json.loads(odd.write(tmp_path / "graph.cyjs").read_text())["elements"]["nodes"][0]["data"]["id"] == "a\x00b"
 
 
-def test_a_graph_without_edges_is_written_too(tmp_path):
-    nothing = SensorGraph(("a", "b"), np.zeros((2, 2), dtype=np.float32))
-    assert pl.read_parquet(nothing.write(tmp_path / "graph.parquet")).is_empty()
-    assert list(networkx.read_graphml(nothing.write(tmp_path / "graph.graphml"))) == ["a", "b"]
+def test_a_graph_without_edges_can_be_written(tmp_path):
+    empty = SensorGraph(("a", "b"), np.zeros((2, 2), dtype=np.float32))
+    assert pl.read_parquet(empty.write(tmp_path / "graph.parquet")).is_empty()
+    assert list(networkx.read_graphml(empty.write(tmp_path / "graph.graphml"))) == ["a", "b"]

@@ -1,4 +1,4 @@
-"""Scores against known edges, and the plain statistic beside which they stand."""
+"""Recovery of known edges, and the correlation graph to compare with."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def test_the_truth_itself_scores_1_and_its_opposite_0():
     assert (wrong.auroc, wrong.direction) == (0, 0)
 
 
-def test_edges_to_itself_do_not_count():
+def test_self_edges_are_ignored():
     loops = TRUTH + 9.0 * np.eye(3)
     assert recovery(graph(*loops), TRUTH).auroc == 1
 
 
-def test_right_pairs_in_the_wrong_direction_are_told_apart_from_right_edges():
+def test_the_right_pairs_without_direction_score_less_than_the_right_edges():
     both_ways = (TRUTH | TRUTH.T).astype(float)
-    found = recovery(graph(*both_ways), TRUTH)
-    assert found.direction == 0.5
-    assert found.auroc == pytest.approx(0.75)
+    result = recovery(graph(*both_ways), TRUTH)
+    assert result.direction == 0.5
+    assert result.auroc == pytest.approx(0.75)
 
 
 @pytest.mark.parametrize("truth", [np.eye(3, dtype=bool), np.ones((3, 3), dtype=bool)])
-def test_a_truth_without_edges_or_without_gaps_is_refused(truth):
+def test_a_truth_with_no_edges_or_with_all_edges_is_refused(truth):
     with pytest.raises(DataError, match="at least one edge"):
         recovery(graph(*TRUTH.astype(float)), truth)
 
@@ -58,10 +58,10 @@ def last_before(events, sample, sensor, time, same_time):
 
 
 @pytest.mark.parametrize("same_time", [False, True])
-def test_it_is_the_correlation_with_the_last_reading_before(make_table, same_time):
+def test_weights_are_correlations_with_the_latest_earlier_reading(make_table, same_time):
     table = make_table(samples=8)
     events = list(table.events().iter_rows())
-    found = lagged_correlation(table, same_time=same_time)
+    result = lagged_correlation(table, same_time=same_time)
     for sender in table.sensors:
         for receiver in table.sensors:
             pairs = [
@@ -70,10 +70,10 @@ def test_it_is_the_correlation_with_the_last_reading_before(make_table, same_tim
                 if name == receiver and (before := last_before(events, s, sender, t, same_time)) is not None
             ]
             expected = abs(np.corrcoef(np.array(pairs).T)[0, 1]) if len(pairs) > 2 else 0.0
-            assert found[sender, receiver] == pytest.approx(expected, abs=1e-5)
+            assert result[sender, receiver] == pytest.approx(expected, abs=1e-5)
 
 
-def test_who_follows_another_by_a_step_is_found_in_that_direction():
+def test_a_sensor_that_lags_another_has_an_edge_from_it_and_none_back():
     rng = np.random.default_rng(0)
     a = rng.normal(size=(50, 20))
     b = np.roll(a, 1, axis=1)
@@ -81,11 +81,11 @@ def test_who_follows_another_by_a_step_is_found_in_that_direction():
     table = EventTable.from_columns(
         np.tile(sample.astype(str), 2), np.tile(time, 2), ["a"] * a.size + ["b"] * a.size, np.append(a, b)
     )
-    found = lagged_correlation(table)
-    assert found["a", "b"] > 0.9
-    assert found["b", "a"] < 0.1
+    result = lagged_correlation(table)
+    assert result["a", "b"] > 0.9
+    assert result["b", "a"] < 0.1
 
 
 def test_a_table_without_readings_has_a_graph_without_edges(make_table):
     empty = make_table().where(lambda events: np.zeros(len(events), dtype=bool))
-    assert not lagged_correlation(empty).weights.any()
+    assert "no two sensors have three pairs" in lagged_correlation(empty).describe_empty()

@@ -13,7 +13,6 @@ from learnable import QUICK, easy_table
 
 from raindrop.errors import ConfigError
 from raindrop.estimators import Classifier, load
-from raindrop.explain.faithfulness import faithfulness
 from raindrop.explain.information import information_graphs
 from raindrop.explain.probe import probe_graph
 from raindrop.report.card import card_of
@@ -179,7 +178,6 @@ def test_graphs_embeddings_and_what_messages_tell_are_the_networks(fitted, alone
         lambda clf: clf.embed(parts[2]),
         lambda clf: information_graphs(clf, parts[2]).weights,
         lambda clf: probe_graph(clf, parts[2]).weights,
-        lambda clf: faithfulness(clf, parts[2], shares=(0.5,)).curve.to_numpy(),
     )
     for look in looks:
         np.testing.assert_allclose(look(fitted), look(alone[0]), atol=1e-6)

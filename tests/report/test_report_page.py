@@ -1,4 +1,4 @@
-"""The report in a real browser: it opens from disk, asks nothing of the network, and does what its controls say."""
+"""The report in a real browser: it opens from disk, makes no network requests, and its controls work."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
-from awkward import CLASSES, IDS, SENSORS, awkward_model, awkward_table
+from awkward import CLASSES, IDS, SENSORS, awkward_model, awkward_table, many_sensors_table
 
 from raindrop.report import report_on, report_on_run, write_report
 
@@ -25,56 +26,62 @@ FLAGS = (
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with playwright.sync_playwright() as engine:
-        found = next((path for name in NAMES if name and (path := shutil.which(name))), None)
-        found = found or engine.chromium.executable_path
-        if not Path(found).exists():
+        executable = next((path for name in NAMES if name and (path := shutil.which(name))), None)
+        executable = executable or engine.chromium.executable_path
+        if not Path(executable).exists():
             pytest.skip("no browser: install chromium, or name one in RAINDROP_BROWSER")
-        opened = engine.chromium.launch(executable_path=found, args=FLAGS.split())
+        opened = engine.chromium.launch(executable_path=executable, args=FLAGS.split())
         yield opened
         opened.close()
 
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A report on a table with awkward names, one with three classes, and one of the run alone."""
+    """Reports: on a table with awkward names, with three classes, with graphs without edges, of a run alone, ..."""
     folder = tmp_path_factory.mktemp("pages")
     table = awkward_table()
     model = awkward_model(table)
-    rivals = {"<s>twin</s>": model}
+    baselines = {"<s>twin</s>": model}
     three = awkward_table(classes=("a", "b", "c"))
+    apart = table.where(lambda events: events.select(first=pl.struct("sample", "time").is_first_distinct())["first"])
+    wide = many_sensors_table()
     return {
-        "full": write_report(report_on(model, table, rivals=rivals, title="<b>A title</b>"), folder / "full.html"),
+        "full": write_report(
+            report_on(model, table, baselines=baselines, title="<b>A title</b>"), folder / "full.html"
+        ),
         "three": write_report(report_on(awkward_model(three, **{"train.epochs": 1}), three), folder / "three.html"),
+        "apart": write_report(report_on(model, apart), folder / "apart.html"),
+        "wide": write_report(report_on(awkward_model(wide, **{"train.epochs": 1}), wide), folder / "wide.html"),
         "run": write_report(report_on_run(model), folder / "run.html"),
     }
 
 
 class Opened:
-    """A page with everything that went wrong on it."""
+    """A page, with its requests and errors."""
 
     def __init__(self, browser: Any, path: Path, **options: Any):
         self.page = browser.new_page(**options)
         self.requests: list[str] = []
-        self.trouble: list[str] = []
+        self.errors: list[str] = []
         self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.on("pageerror", lambda error: self.trouble.append(str(error)))
-        self.page.on("dialog", lambda dialog: (self.trouble.append(f"dialog {dialog.message}"), dialog.dismiss()))
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("dialog", lambda dialog: (self.errors.append(f"dialog {dialog.message}"), dialog.dismiss()))
         self.page.on(
             "console",
-            lambda told: self.trouble.append(told.text) if told.type in ("error", "warning") else None,
+            lambda message: self.errors.append(message.text) if message.type in ("error", "warning") else None,
         )
         self.page.goto(path.as_uri())
         self.page.wait_for_selector("html[data-ready=yes]", timeout=60_000)
 
-    def ask(self, script: str) -> Any:
+    def evaluate(self, script: str) -> Any:
         return self.page.evaluate(script)
 
-    def picture(self, place: str) -> bytes:
+    def screenshot(self, element: str) -> bytes:
         self.page.wait_for_timeout(300)  # until it is painted
-        return bytes(self.page.locator(f"#{place}").screenshot())
+        return bytes(self.page.locator(f"#{element}").screenshot())
 
-    def edges(self, place: str) -> list[tuple[str, str]]:
-        columns = self.ask(f"(({{sender, receiver}}) => [sender, receiver])(model('{place}-edges').data)")
+    def edges(self, chart: str) -> list[tuple[str, str]]:
+        columns = self.evaluate(f"(({{sender, receiver}}) => [sender, receiver])(model('{chart}-edges').data)")
         return list(zip(*columns, strict=True))
 
 
@@ -82,43 +89,49 @@ class Opened:
 def full(browser: Any, pages: dict[str, Path]) -> Iterator[Opened]:
     opened = Opened(browser, pages["full"], viewport={"width": 1280, "height": 900})
     yield opened
-    assert opened.trouble == []
+    assert opened.errors == []
     assert [url for url in opened.requests if url != pages["full"].as_uri()] == []
     opened.page.close()
 
 
-@pytest.mark.parametrize("which", ["full", "three", "run"])
-def test_it_opens_from_disk_with_no_request_and_no_complaint(which, browser, pages):
+@pytest.mark.parametrize("which", ["full", "three", "apart", "wide", "run"])
+def test_it_opens_from_disk_without_requests_or_errors(which, browser, pages):
     opened = Opened(browser, pages[which])
     assert opened.requests == [pages[which].as_uri()]
-    assert opened.trouble == []
-    drawn = opened.ask("Object.keys(charts).map((id) => document.getElementById(id).getBoundingClientRect().height)")
+    assert opened.errors == []
+    heights = "Object.keys(charts).map(byId).filter((e) => e.offsetParent).map((e) => e.getBoundingClientRect().height)"
+    drawn = opened.evaluate(heights)
     assert drawn
     assert min(drawn) > 100
     opened.page.close()
 
 
-def test_another_sample_has_another_graph_chart_and_score(full):
-    assert full.page.locator("#sample-title").inner_text() == full.ask("data.samples[showing.sample].id")
+def test_selecting_another_sample_changes_its_graph_charts_and_contributions(full):
+    assert full.page.locator("#sample-title").inner_text() == full.evaluate("data.samples[state.sample].id")
     seen = []
     for _ in range(3):
-        words = [full.page.locator(f"#{place}").inner_text() for place in ("sample-title", "contributions")]
+        texts = [full.page.locator(f"#{element}").inner_text() for element in ("sample-title", "contributions")]
         seen.append(
-            (*words, full.picture("graph-sample"), full.picture("chart-readings"), full.picture("chart-sensor"))
+            (
+                *texts,
+                full.screenshot("graph-sample"),
+                full.screenshot("chart-readings"),
+                full.screenshot("chart-sensor"),
+            )
         )
         full.page.click("#next")
     assert all(len({row[at] for row in seen}) == 3 for at in range(5))
     full.page.select_option("#sample", "7")
     assert full.page.locator("#sample-title").inner_text() == IDS.format(7)
-    drawn = full.ask("model('readings').data.time.length")
-    assert drawn == full.ask("data.samples[7].time.length")
+    drawn = full.evaluate("model('readings').data.time.length")
+    assert drawn == full.evaluate("data.samples[7].time.length")
 
 
-def test_the_samples_can_be_searched(full):
+def test_samples_can_be_filtered(full):
     full.page.fill("#sample-filter", "SAMPLE</u> 1")
-    shown = full.page.locator("#sample option").all_inner_texts()
-    assert len(shown) == 11
-    assert all("</u> 1" in text for text in shown)
+    options = full.page.locator("#sample option").all_inner_texts()
+    assert len(options) == 11
+    assert all("</u> 1" in text for text in options)
     assert full.page.locator("#sample-count").inner_text() == "11 samples"
     full.page.fill("#sample-filter", "nobody")
     assert full.page.locator("#sample-count").inner_text() == "no such sample"
@@ -128,16 +141,16 @@ def test_the_threshold_hides_edges_weakest_first(full):
     slider, counts, least = full.page.locator("#threshold"), [], []
     for hidden in (0, 50, 90, 100):
         slider.fill(str(hidden))
-        weights = full.ask(
-            "classMeans().own.filter((w, at) => w && at % (width + 1)).map(Math.abs).map(shown).map(Number)"
+        weights = full.evaluate(
+            "classMeans().own.filter((w, at) => w && at % (width + 1)).map(Math.abs).map(formatted).map(Number)"
         )
-        drawn = full.ask("model('graph-class-edges').data.weight.map(Number).map(Math.abs)")
+        drawn = full.evaluate("model('graph-class-edges').data.weight.map(Number).map(Math.abs)")
         counts.append((len(drawn), len(full.edges("graph-sample")), len(full.edges("graph-difference"))))
         least.append(min(drawn, default=None))
         assert (
             full.page.locator("#threshold-text")
             .inner_text()
-            .startswith(f"{len(drawn)} of {len(weights)} edges" if drawn else "no edge")
+            .startswith(f"{len(drawn)} of {len(weights)} edges" if drawn else "no edges")
         )
         if drawn:
             assert min(drawn) == sorted(weights)[-len(drawn)]
@@ -146,23 +159,23 @@ def test_the_threshold_hides_edges_weakest_first(full):
     assert least[0] < least[1] < least[2]
 
 
-def test_the_slider_is_moved_by_keys_and_every_control_can_be_reached_by_them(full):
+def test_every_control_works_by_keyboard(full):
     full.page.focus("#threshold")
     before = len(full.edges("graph-class"))
     for _ in range(20):
         full.page.keyboard.press("ArrowLeft")
     assert len(full.edges("graph-class")) > before
     reached = set()
-    full.page.focus("#reading")
+    full.page.focus("#view")
     for _ in range(40):
-        reached.add(full.ask("document.activeElement.id"))
+        reached.add(full.evaluate("document.activeElement.id"))
         full.page.keyboard.press("Tab")
-    assert {"reading", "class", "threshold", "search", "sample", "sample-filter", "previous", "next"} <= reached
+    assert {"view", "class", "threshold", "search", "sample", "sample-filter", "previous", "next"} <= reached
 
 
 def test_the_search_finds_a_sensor(full):
     full.page.locator("#threshold").fill("0")
-    plain = full.picture("graph-class")
+    plain = full.screenshot("graph-class")
     for text, name in (("A/B", "a/b"), ("double", SENSORS[4]), ("$$", "$$x^2$$")):
         full.page.fill("#search", text)
         assert full.page.locator("#search-text").inner_text() == f"found {name}"
@@ -170,34 +183,34 @@ def test_the_search_finds_a_sensor(full):
         assert rows
         for row in rows:
             assert name in [cell.inner_text() for cell in row.locator(".name").all()]
-        assert full.picture("graph-class") != plain
+        assert full.screenshot("graph-class") != plain
     full.page.fill("#search", "nothing like it")
     assert full.page.locator("#search-text").inner_text() == "no such sensor"
 
 
-def test_names_are_shown_as_they_are(full):
-    text = full.ask("document.body.innerText")
+def test_names_are_shown_literally(full):
+    text = full.evaluate("document.body.innerText")
     for name in (*SENSORS, *CLASSES, "<b>A title</b>", "<label>", "<static>", "<s>twin</s>"):
         assert name in text, name
     assert full.page.title() == "<b>A title</b>"
-    for unwanted in ("main img", "main b", "main i", "main u", "main em", "main s", "main label script"):
-        assert full.page.locator(unwanted).count() == 0, unwanted
+    for selector in ("main img", "main b", "main i", "main u", "main em", "main s", "main label script"):
+        assert full.page.locator(selector).count() == 0, selector
     assert full.page.locator("script").count() == 4
-    assert full.ask("model('graph-class-nodes').data.sensor") == list(SENSORS)
-    assert full.ask("[...document.getElementById('sensor-names').options].map((o) => o.value)") == list(SENSORS)
+    assert full.evaluate("model('graph-class-nodes').data.sensor") == list(SENSORS)
+    assert full.evaluate("[...document.getElementById('sensor-names').options].map((o) => o.value)") == list(SENSORS)
 
 
 @pytest.mark.parametrize("at", [0, 1, 5])
-def test_a_name_under_the_pointer_is_shown_as_it_is(at, full):
-    place = full.page.locator("#graph-class")
-    place.scroll_into_view_if_needed()
+def test_a_tooltip_shows_the_name_literally(at, full):
+    chart = full.page.locator("#graph-class")
+    chart.scroll_into_view_if_needed()
     full.page.wait_for_timeout(300)
-    box = place.bounding_box()
-    x, y, reach = full.ask(f"[...data.place[{at}], model('graph-class-x').end]")
+    box = chart.bounding_box()
+    x, y, reach = full.evaluate(f"[...data.place[{at}], model('graph-class-x').end]")
     full.page.mouse.move(box["x"] + box["width"] * (1 + x / reach) / 2, box["y"] + box["height"] * (1 - y / reach) / 2)
-    shown = full.page.locator(".bk-tooltip-row-value")
-    shown.first.wait_for(timeout=5000)
-    assert SENSORS[at] in shown.all_text_contents()[0]
+    tooltip = full.page.locator(".bk-tooltip-row-value")
+    tooltip.first.wait_for(timeout=5000)
+    assert SENSORS[at] in tooltip.all_text_contents()[0]
 
 
 def test_the_difference_is_that_of_the_class_means(full):
@@ -208,34 +221,139 @@ def test_the_difference_is_that_of_the_class_means(full):
             own, others, difference = (float(cell.replace("−", "-")) for cell in cells)
             assert difference == pytest.approx(own - others, abs=0.02 * max(abs(own), abs(others)) + 1e-9)
     assert full.page.locator(".class-name").first.inner_text() == f"class {CLASSES[1]}"
-    full.page.select_option("#reading", "1")
-    assert "Eq. 3" in full.page.locator("#reading-about").inner_text()
+    full.page.select_option("#view", "1")
+    assert "Eq. 3" in full.page.locator("#view-about").inner_text()
 
 
-@pytest.mark.parametrize("which", ["full", "three", "run"])
-def test_a_phone_needs_no_sideways_scrolling(which, browser, pages):
-    opened = Opened(browser, pages[which], viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
-    opened.page.wait_for_timeout(500)
-    assert opened.ask("document.documentElement.scrollWidth") <= 360
-    right = "[...document.querySelectorAll('.chart')].map((chart) => chart.getBoundingClientRect().right)"
-    assert max(opened.ask(right), default=0) <= 360
+def test_with_more_classes_the_evidence_is_about_the_selected_class(browser, pages):
+    opened = Opened(browser, pages["three"], viewport={"width": 1280, "height": 900})
+    for code, name in ((0, "a"), (2, "c")):
+        opened.page.select_option("#class", str(code))
+        assert f"'{name}' and the other classes" in opened.page.locator("#evidence").inner_text()
     opened.page.close()
 
 
-def test_a_screen_reader_finds_names_for_everything(full):
+@pytest.mark.parametrize("which", ["full", "three", "apart", "wide", "run"])
+def test_a_phone_needs_no_sideways_scrolling(which, browser, pages):
+    opened = Opened(browser, pages[which], viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
+    opened.page.wait_for_timeout(500)
+    assert opened.evaluate("document.documentElement.scrollWidth") <= 360
+    right = "[...document.querySelectorAll('.chart')].map((chart) => chart.getBoundingClientRect().right)"
+    assert max(opened.evaluate(right), default=0) <= 360
+    opened.page.close()
+
+
+def test_every_control_and_chart_has_an_accessible_name(full):
     unnamed = """[...document.querySelectorAll('select, input, button, [role=img], [role=region], form, nav')].filter(
-        (held) => !(held.getAttribute('aria-label') || held.closest('label') || held.textContent.trim())).length"""
-    assert full.ask(unnamed) == 0
-    levels = full.ask("[...document.querySelectorAll('h1, h2, h3')].map((held) => Number(held.tagName[1]))")
+        (e) => !(e.getAttribute('aria-label') || e.closest('label') || e.textContent.trim())).length"""
+    assert full.evaluate(unnamed) == 0
+    levels = full.evaluate("[...document.querySelectorAll('h1, h2, h3')].map((e) => Number(e.tagName[1]))")
     assert levels[0] == 1
     assert levels.count(1) == 1
     assert all(later - earlier <= 1 for earlier, later in pairwise(levels))
-    assert full.ask("document.documentElement.lang") == "en"
+    assert full.evaluate("document.documentElement.lang") == "en"
 
 
-def test_it_prints_without_its_controls_bar_and_whole(full, tmp_path):
+def test_it_prints_completely_and_without_sticky_controls(full, tmp_path):
     full.page.emulate_media(media="print")
-    assert full.ask("getComputedStyle(document.querySelector('nav')).display") == "none"
-    assert full.ask("getComputedStyle(document.querySelector('.controls')).position") == "static"
+    assert full.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
+    assert full.evaluate("getComputedStyle(document.querySelector('.controls')).position") == "static"
     full.page.pdf(path=str(tmp_path / "page.pdf"))
     assert (tmp_path / "page.pdf").stat().st_size > 50_000
+
+
+# ---------------------------------------------------------------- layout
+
+
+@pytest.fixture
+def opened(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
+    """A function that opens a report by name and width."""
+    tabs: list[Opened] = []
+
+    def open_page(which: str, width: int) -> Opened:
+        tabs.append(Opened(browser, pages[which], viewport={"width": width, "height": 900}))
+        return tabs[-1]
+
+    yield open_page
+    for tab in tabs:
+        assert tab.errors == []
+        tab.page.close()
+
+
+@pytest.mark.parametrize("section", ["graphs", "samples"])
+def test_the_sticky_controls_are_opaque_and_do_not_cover_a_heading_that_is_scrolled_to(section, opened):
+    tab = opened("full", 1300)
+    tab.page.emulate_media(reduced_motion="reduce")
+    tab.page.click(f"nav a[href='#{section}']")
+    tab.page.wait_for_timeout(200)
+    bar, heading = (tab.page.locator(each).bounding_box() for each in ("#graph-controls", f"#{section}-title"))
+    assert bar["y"] < heading["y"] < 400
+    assert heading["y"] >= bar["y"] + bar["height"]
+    background = tab.evaluate("getComputedStyle(byId('graph-controls')).backgroundColor")
+    assert background == "rgb(255, 255, 255)"  # not rgba: nothing shines through
+
+
+@pytest.mark.parametrize("width", [1300, 400])
+def test_with_40_sensors_no_column_of_a_table_is_cut_off_and_no_name_breaks_inside_a_word(width, opened):
+    tab = opened("wide", width)
+    cut_off = """[...document.querySelectorAll('.scroll')].filter((e) => e.scrollWidth > e.clientWidth + 1)
+        .map((e) => e.getAttribute('aria-label'))"""
+    assert tab.evaluate(cut_off) == []
+    # A word that does not fit is wider than its cell or takes two lines; each word alone must take one line.
+    broken = """[...document.querySelectorAll('#edge-table .name, #contributions .name')].filter((e) => {
+        const text = e.firstChild, range = document.createRange();
+        return [...text.data.matchAll(/[^ ]+/g)].some((word) => {
+            range.setStart(text, word.index); range.setEnd(text, word.index + word[0].length);
+            return range.getClientRects().length > 1;
+        });
+    }).map((e) => e.textContent)"""
+    assert tab.page.locator("#edge-table .name").count() > 10
+    assert tab.evaluate(broken) == []
+
+
+def test_static_attributes_have_few_digits(opened):
+    tab = opened("wide", 1300)
+    facts = dict(
+        zip(*(tab.page.locator(f"#sample-facts {tag}").all_inner_texts() for tag in ("dt", "dd")), strict=True)
+    )
+    assert len(facts["age"]) <= 6
+    assert float(facts["age"]) > 0
+
+
+# ---------------------------------------------------------------- graphs without edges
+
+
+def test_a_graph_without_edges_is_one_sentence_instead_of_empty_circles(opened):
+    tab = opened("apart", 1300)
+    sentence = "There are no edges between sensors: no two sensors are ever read at the same time."
+    assert tab.page.locator("#view-empty").inner_text() == sentence
+    assert tab.page.locator("#graph-sample-empty").inner_text() == sentence
+    visible = tab.page.locator("#graphs").inner_text()
+    for word in ("arrow", "larger in", "stable", "q below", "Evidence", "Warning"):
+        assert word.lower() not in visible.lower(), word
+    assert not tab.page.locator("#graph-class").is_visible()
+    assert tab.page.locator("#threshold").is_disabled()
+    tab.page.select_option("#view", "1")  # edge weights exist all the same
+    assert tab.page.locator("#graph-class").is_visible()
+    assert not tab.page.locator("#view-empty").is_visible()
+    assert tab.page.locator("#threshold").is_enabled()
+    tab.page.wait_for_timeout(300)
+    assert tab.page.locator("#graph-class").bounding_box()["height"] > 200
+    tab.page.select_option("#view", "2")
+    assert tab.page.locator("#view-empty").inner_text() == sentence
+
+
+def test_a_graph_that_exists_per_class_only_says_so_at_the_sample(full):
+    full.page.select_option("#view", "2")
+    assert full.page.locator("#graph-sample-empty").inner_text() == "This graph exists per class only, not per sample."
+    assert not full.page.locator("#sample-edge-list").is_visible()
+
+
+def test_the_positive_class_is_the_one_that_scores_and_bars_are_about(full):
+    positive = full.evaluate("data.positive")
+    assert positive == 1
+    assert full.page.locator("#class").input_value() == str(positive)
+    probability = full.evaluate(f"data.samples[state.sample].p[{positive}]")
+    option = full.page.locator("#sample option:checked").inner_text()
+    assert f"{100 * probability:.1f} %" in option
+    assert CLASSES[positive] in full.page.locator("#contribution-note").inner_text()

@@ -57,7 +57,7 @@ def _print_warning(
 
 @app.command
 def demo(*, out: Path = Path("demo"), samples: int = 3000, seed: int = 0) -> None:
-    """The whole way on made-up data with a planted sensor graph: train, compare, recover the graph, predict.
+    """End-to-end demo on synthetic data with a planted sensor graph: train, compare, recover the graph, predict.
 
     Args:
         out: folder for the table, the run and the predictions; must not exist yet.

@@ -1,4 +1,4 @@
-"""The whole way on made-up data: a table, a model, a rival, the graph against the truth, predictions, a report."""
+"""End-to-end demo on synthetic data: a table, a model, a baseline, recovery of the graph, predictions, a report."""
 
 from __future__ import annotations
 
@@ -17,43 +17,44 @@ from raindrop.explain.probe import probe_graph
 from raindrop.files import refuse_to_overwrite
 from raindrop.graphs.graph import SensorGraph
 from raindrop.graphs.recovery import lagged_correlation, recovery
-from raindrop.report import report_on, require_page, write_report
+from raindrop.report import check_report_path, report_on, write_report
 from raindrop.table.event_table import EventTable
 
 
 def run_demo(out: Path, num_samples: int, seed: int, console: Console) -> None:
-    """Make, train, compare, recover, predict, report; everything is left in `out`."""
+    """Create a table, train, compare, recover the graph, predict, report; everything is written to `out`."""
     started = time.monotonic()
     refuse_to_overwrite(out)
     planted = planted_graph(num_samples, seed=seed)
     table = planted.table
     table.write(out / "data")
     train, val, test = table.split(seed=seed)
-    console.print(f"Made {table!r} in {out / 'data'}")
-    console.print(f"Its {len(planted.edges)} planted edges decide the label; no sensor shows it by itself.")
+    console.print(f"Created {table!r} in {out / 'data'}")
+    console.print(f"Its {len(planted.edges)} planted edges determine the label; no single sensor predicts it.")
 
     trees = Classifier("trees", seed=seed).fit(train, validation=val)
     console.print("\nTraining Raindrop ...")
     raindrop = Classifier("raindrop", preset="graph", seed=seed, progress=True)
     raindrop.fit(train, validation=val, run=out / "run", parts={"train": train, "val": val, "test": test})
-    shown = Table("on 10 % unseen samples", "AUROC", "AUPRC", "accuracy")
+    positive = raindrop.positive_
+    metrics = Table("10 % unseen samples", f"AUROC ({positive})", f"AUPRC ({positive})", "accuracy")
     for name, classifier in (("trees on summaries of each sensor", trees), ("Raindrop", raindrop)):
-        figures = classifier.evaluate(test)
-        shown.add_row(name, *(f"{figures[key]:.3f}" for key in ("auroc", "auprc", "accuracy")))
-    console.print(shown)
+        values = classifier.evaluate(test)
+        metrics.add_row(name, *(f"{values[key]:.3f}" for key in ("auroc", "auprc", "accuracy")))
+    console.print(metrics)
 
-    chosen = test.labels == "coupled"
-    graph = information_graphs(raindrop, test).difference(chosen, "coupled - apart")
-    console.print(_against_truth(graph, planted))
-    readings = {
-        "what messages tell (information_graphs)": graph,
-        "what embeddings could tell (probe_graph)": probe_graph(raindrop, test[chosen]),
-        "edge weights of Eq. 3": raindrop.graphs(test).mean(chosen),
-        "correlation at the same time": lagged_correlation(test[chosen], same_time=True),
+    coupled = test.labels == "coupled"
+    graph = information_graphs(raindrop, test).difference(coupled, "coupled - apart")
+    console.print(_edge_table(graph, planted))
+    graphs = {
+        "information in messages (information_graphs)": graph,
+        "linear probe (probe_graph)": probe_graph(raindrop, test[coupled]),
+        "edge weights of Eq. 3": raindrop.graphs(test).mean(coupled),
+        "correlation at the same time": lagged_correlation(test[coupled], same_time=True),
     }
-    scores = Table("against the planted edges", "AUROC", "AUPRC", "right direction")
-    for name, found in readings.items():
-        score = recovery(found, planted.adjacency())
+    scores = Table("recovery of the planted edges", "AUROC", "AUPRC", "right direction")
+    for name, each in graphs.items():
+        score = recovery(each, planted.adjacency())
         scores.add_row(name, f"{score.auroc:.3f}", f"{score.auprc:.3f}", f"{score.direction:.0%}")
     console.print(scores)
 
@@ -64,7 +65,7 @@ def run_demo(out: Path, num_samples: int, seed: int, console: Console) -> None:
         f"edges to {out / 'edges.csv'}."
     )
     _report(raindrop, trees, test, planted, out / "report.html", console)
-    console.print(f"All of it took {time.monotonic() - started:.0f} s.")
+    console.print(f"The demo took {time.monotonic() - started:.0f} s.")
     console.print(f"Next: raindrop inspect {out / 'data'}")
     console.print(f"      raindrop evaluate {out / 'run'} {out / 'data'} --hide-sensors 0.25 0.5")
 
@@ -72,23 +73,24 @@ def run_demo(out: Path, num_samples: int, seed: int, console: Console) -> None:
 def _report(
     raindrop: Classifier, trees: Classifier, test: EventTable, planted: Planted, path: Path, console: Console
 ) -> None:
-    """The page for people; without the packages it needs, the demo ends without it."""
+    """Write the HTML report; without the packages for it, the demo ends without a report."""
     try:
-        require_page(path)
+        check_report_path(path)
     except MissingExtraError as error:
         console.print(f"No report: {error}")
         return
     truth = ", ".join(f"{sender} -> {receiver}" for sender, receiver in planted.edges)
-    notes = {"Which samples": "10 % that neither model has seen", "Planted edges": f"{truth} (made-up data)"}
-    content = report_on(raindrop, test, rivals={"Trees": trees}, notes=notes, title="The demo: a planted sensor graph")
+    notes = {"Samples": "10 % that were not used for training or validation", "Planted edges": f"{truth} (synthetic)"}
+    title = "Demo on synthetic data with a planted sensor graph"
+    content = report_on(raindrop, test, baselines={"Trees": trees}, notes=notes, title=title)
     console.print(f"Wrote the report to {write_report(content, path)}; open it in any browser.")
 
 
-def _against_truth(graph: SensorGraph, planted: Planted) -> Table:
+def _edge_table(graph: SensorGraph, planted: Planted) -> Table:
     truth = set(planted.edges)
-    shown = Table("who tells whom", "gain", "planted", title="Strongest edges found")
+    rows = Table("edge", "gain", "planted", title="Strongest edges")
     strongest = graph.edges().filter(pl.col("weight") > 0).head(2 * len(truth))
     for sender, receiver, weight in strongest.iter_rows():
-        back = "the other way round" if (receiver, sender) in truth else "no"
-        shown.add_row(f"{sender} -> {receiver}", f"{weight:.3f}", "yes" if (sender, receiver) in truth else back)
-    return shown
+        reverse = "reversed" if (receiver, sender) in truth else "no"
+        rows.add_row(f"{sender} -> {receiver}", f"{weight:.3f}", "yes" if (sender, receiver) in truth else reverse)
+    return rows

@@ -1,4 +1,4 @@
-"""The commands that write a report for people."""
+"""The commands `explain` and `report`, which write an HTML report."""
 
 from __future__ import annotations
 
@@ -32,85 +32,88 @@ def explain(
     unknown_sensors: Literal["error", "ignore"] = "error",
     seed: int = 0,
 ) -> None:
-    """One HTML file: how good a trained model is on a table, its sensor graphs, and sample by sample why.
+    """Write an HTML report: metrics of a trained model on a table, its sensor graphs, and explanations by sample.
 
     Args:
         run: folder that `raindrop train` wrote.
         data: folder with the table.
         out: the page, report.html; must not exist yet.
         part: which samples; auto takes the test samples of the run's own split where the table has them, else all.
-        label: column of the samples table that holds the truth.
-        samples: how many samples can be picked on the page.
-        trees: whether to train trees on the run's training samples, to compare with.
-        seeds: runs of the same model with other seeds, to see whether the graphs come out the same.
+        label: column of the samples table with the true class.
+        samples: how many samples can be selected on the page.
+        trees: whether to train trees on the run's training samples as a baseline.
+        seeds: runs of the same model with other seeds, to see whether their graphs agree.
         unknown_sensors: readings of sensors that training never saw are an error, or ignored.
-        seed: of the samples that are picked, of hidden sensors and of every draw.
+        seed: of the choice of samples, of hidden sensors and of every random draw.
     """
     from raindrop.estimators import load
-    from raindrop.report import report_on, require_page, write_report
+    from raindrop.report import check_report_path, report_on, write_report
 
-    require_page(out)
+    check_report_path(out)
     clf = load(run).set_params(unknown_sensors=unknown_sensors)
-    others = [load(other).set_params(unknown_sensors=unknown_sensors) for other in seeds]
+    other_seeds = [load(other).set_params(unknown_sensors=unknown_sensors) for other in seeds]
     table = read_for(clf, data, () if label is None else (label,))
     chosen = labelled({"test": choose(table, run, part)}, list(clf.task_.labels))["test"]
-    notes = {"Which samples": _which(run, part, len(table) - len(chosen)), **_left_out(data)}
-    with console.status("training trees to compare with ..."):
-        rivals = _trees(run, table, clf) if trees else {}
-    with console.status("looking at every sample ..."):
+    notes = {"Samples": _which_samples(run, part, len(table) - len(chosen)), **_conversion_notes(data)}
+    with console.status("training trees as a baseline ..."):
+        baselines = _trees(run, table, clf) if trees else {}
+    with console.status("explaining every sample ..."):
         content = report_on(
             clf,
             chosen,
-            rivals=rivals,
-            others=others,
+            baselines=baselines,
+            other_seeds=other_seeds,
             notes=notes,
             samples=samples,
             seed=seed,
             title=f"{clf.label_ or 'label'}: {run.resolve().name} on {data.resolve().name}",
         )
     write_report(content, out)
+    for view in content.graph_views:
+        if view.empty:
+            console.print(f"{view.name}: {escape(view.empty)}")
     console.print(f"wrote the report to {escape(str(out))}; open it in any browser")
 
 
 def report(run: Path, *, out: Path | None = None) -> None:
-    """One HTML file of what a run knows of itself, without data: its model card, settings and training.
+    """Write an HTML report of a run without data: its model card, settings and training history.
 
     Args:
         run: folder that `raindrop train` wrote.
         out: the page; report.html in the run's folder where not given. Must not exist yet.
     """
     from raindrop.estimators import load
-    from raindrop.report import report_on_run, require_page, write_report
+    from raindrop.report import check_report_path, report_on_run, write_report
 
     path = run / "report.html" if out is None else out
     clf = load(run)
-    require_page(path)
+    check_report_path(path)
     write_report(report_on_run(clf, title=f"{clf.label_ or 'label'}: {run.resolve().name}"), path)
     console.print(f"wrote the report to {escape(str(path))}")
     console.print(
-        f"for scores, graphs and samples: raindrop explain {escape(str(run))} DATA --out {escape(str(path.name))}"
+        f"for metrics, graphs and samples: raindrop explain {escape(str(run))} DATA --out {escape(str(path.name))}"
     )
 
 
-def _which(run: Path, part: str, others: int) -> str:
+def _which_samples(run: Path, part: str, left_out: int) -> str:
     if part == "all" or not (run / "split.parquet").exists():
         return "all of the table, which may include samples that the model was trained on"
-    named = {"auto": "those of the table that the run was neither trained nor validated on"}
-    return f"{named.get(part, f'the part {part!r} of the run')}; {others:,} others were left out"
+    unseen = "those of the table that were not used for training or validation"
+    return f"{unseen if part == 'auto' else f'the part {part!r} of the run'}; {left_out:,} others were left out"
 
 
-def _left_out(data: Path) -> dict[str, str]:
-    """What a converter left out or changed, where it left its account beside the table."""
+def _conversion_notes(data: Path) -> dict[str, str]:
+    """What a converter left out or changed, where conversion.json beside the table lists it."""
     try:
         changes = json.loads((data / "conversion.json").read_text(encoding="utf-8"))["changes"]
-        told = [f"{row['count']:,} {row['unit']}: {row['reason']}" for row in changes]
+        lines = [f"{row['count']:,} {row['unit']}: {row['reason']}" for row in changes]
     except (OSError, ValueError, KeyError, TypeError):
         return {}
-    return {"Left out or changed by the converter": "; ".join(told)} if told else {}
+    return {"Left out or changed by the converter": "; ".join(lines)} if lines else {}
 
 
 def _trees(run: Path, table: EventTable, clf: Classifier) -> dict[str, Classifier]:
-    """Trees on the run's own training samples, where the table has them and the model is not trees itself."""
+    """Trees trained on the run's training samples, where the table has them and the model is not trees itself."""
     from raindrop.estimators.classifier import Classifier
 
     if clf.model == "trees" or not (run / "split.parquet").exists():

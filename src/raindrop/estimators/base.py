@@ -24,11 +24,13 @@ from torch import Tensor
 
 from raindrop.batch.batch import Batch
 from raindrop.batch.collate import Collator, in_order
+from raindrop.batch.host import to_numpy
 from raindrop.batch.scaling import Scaler
 from raindrop.errors import ConfigError, DataError, RaindropWarning, ResumeError, count_of
 from raindrop.estimators.persistence import refuse_other_run, smallest, write_model
 from raindrop.estimators.settings import Settings
 from raindrop.files import content_checksum, refuse_to_overwrite, run_folder
+from raindrop.graphs.empty import WEIGHTS_REASON
 from raindrop.graphs.graph import SensorGraphs
 from raindrop.hardware import limit_threads, resolve_device
 from raindrop.models.base import DataSpec, DirectModel, Model, Output
@@ -258,8 +260,7 @@ class Estimator(Settings, ABC):
 
     def embed(self, X: EventTable) -> NDArray[np.float32]:
         """(samples, z): the embedding of each sample before the statics and the head."""
-        parts = self._collect(X, lambda output: output.embedding)
-        return np.concatenate([part.numpy() for part in parts])
+        return np.concatenate(self._collect(X, lambda output: output.embedding))
 
     def graphs(self, X: EventTable) -> SensorGraphs:
         """Each sample's directed graph of which sensor informs which."""
@@ -270,7 +271,7 @@ class Estimator(Settings, ABC):
             return output.edges
 
         weights = self._collect(X, edges)
-        return SensorGraphs(self.scaler_.sensors, X.ids, np.concatenate([part.numpy() for part in weights]))
+        return SensorGraphs(self.scaler_.sensors, X.ids, np.concatenate(weights), WEIGHTS_REASON)
 
     def to_predictions(self, output: Output) -> NDArray[np.float32]:
         """A model's output as predictions, calibrated where the estimator is: the one way from scores to them."""
@@ -297,10 +298,10 @@ class Estimator(Settings, ABC):
             )
         return self._calibrated(self.task_.predict(scores))
 
-    def _collect(self, X: EventTable, take: Callable[[Output], Tensor]) -> list[Tensor]:
+    def _collect(self, X: EventTable, take: Callable[[Output], Tensor]) -> list[NDArray[Any]]:
         self._nonempty(X)
         with limit_threads(self.threads):
-            return [take(output).cpu() for _, output in self.run_model(X)]
+            return [to_numpy(take(output)) for _, output in self.run_model(X)]
 
     def _nonempty(self, X: EventTable) -> EventTable:
         self._require_fitted()

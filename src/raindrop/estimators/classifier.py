@@ -111,6 +111,11 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         return self.task_.positive
 
     @property
+    def positive_code_(self) -> int | None:
+        """The position in `classes_` of the positive class; None where there are more than two."""
+        return None if self.positive_ is None else 1
+
+    @property
     def label_(self) -> str:
         """The column of the samples table that was learned."""
         return self.task_.label

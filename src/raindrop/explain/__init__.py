@@ -1,4 +1,4 @@
-"""Why a fitted model says what it says: information graphs, linear probes, occlusion, faithfulness."""
+"""Explanations of a fitted model: information graphs, linear probes, occlusion, attention and faithfulness."""
 
 from raindrop.explain.faithfulness import faithfulness
 from raindrop.explain.information import attention_over_time, information_graphs

@@ -1,4 +1,4 @@
-"""Do the strong edges carry the prediction? Cut them, and see what moves, against cutting others at random."""
+"""Faithfulness: does removing the strongest edges change the prediction more than removing random ones?"""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import torch
 from numpy.typing import NDArray
+from scipy.integrate import trapezoid
 from torch import Tensor
 
 from raindrop.batch.batch import Batch
@@ -23,19 +24,19 @@ SHARES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
 
 @dataclass(frozen=True)
 class Faithfulness:
-    """How far the prediction moves when edges are cut: those that weigh most, or as many at random."""
+    """How far the prediction changes when the strongest edges are removed, or as many random ones."""
 
     curve: pl.DataFrame
-    """share (of the edges that can carry a message), top, random: mean over samples of half the sum over classes of
-    |probability - probability without|; 0 is no change, 1 a complete one."""
+    """share (of the edges that can carry a message), top, random: the change, which is half the sum over classes of
+    |probability - probability without the edges|, mean over samples; 0 is no change, 1 a complete one."""
     area: float
-    """Between the two curves over the share cut; above 0 where the top edges matter more than random ones."""
-    error: float
-    """Standard error of `area` over samples."""
+    """Between the two curves; above 0 where the strongest edges matter more than random ones."""
+    standard_error: float
+    """Of `area`, over samples."""
     faithful: bool
     """Whether `area` is above 0 by more than two standard errors."""
     reason: str
-    """One sentence for a figure."""
+    """The result in one sentence, to print beside a plot."""
 
 
 def faithfulness(
@@ -47,59 +48,74 @@ def faithfulness(
     draws: int = 3,
     seed: int = 0,
 ) -> Faithfulness:
-    """Cut growing shares of each sample's edges, strongest first, and as many at random (`draws` times).
+    """Remove growing shares of each sample's edges, strongest first, and as many at random (`draws` times).
 
-    The ranking is by the size of the weights of `graphs` (those of `classifier.graphs` where not given), one graph
-    per sample of the table. Only edges between different sensors whose sender has a reading are looked at: no other
-    edge carries anything to another sensor.
+    Edges are ranked by the absolute weights of `graphs` (by default those of `classifier.graphs`), one graph per
+    sample of the table. Only edges between different sensors whose sender has a reading count: no other edge carries
+    a message to another sensor. Probabilities are calibrated, as in `predict_proba`.
     """
-    model = classifier.model_.network
-    if not isinstance(model, Raindrop) or not (model.config.messages and model.config.edge_weights):
-        raise ConfigError("Only a Raindrop model with messages and edge_weights has edges that can be cut.")
+    network = classifier.model_.network
+    if not isinstance(network, Raindrop) or not (network.config.messages and network.config.edge_weights):
+        raise ConfigError("Only a Raindrop model with messages and edge_weights has edges that can be removed.")
     if not shares or not all(0 < share <= 1 for share in shares) or list(shares) != sorted(set(shares)):
         raise ConfigError(f"shares must rise from above 0 to at most 1, not {tuple(shares)}.")
     if draws < 1:
-        raise ConfigError(f"Cutting at random needs at least 1 draw, not {draws}.")
+        raise ConfigError(f"Removing edges at random needs at least 1 draw, not {draws}.")
     graphs = classifier.graphs(table) if graphs is None else graphs
     if list(graphs.ids) != table.ids or graphs.sensors != classifier.scaler_.sensors:
         raise DataError("The graphs must be of this table's samples, in its order, and of the model's sensors.")
     generator = torch.Generator().manual_seed(seed)
-    found, at = [], 0
+    parts, first = [], 0
     for batch in classifier.batches(table):
-        weight = torch.from_numpy(graphs.weights[at : at + batch.num_samples]).abs().flatten(1)
-        found.append(_moved(model, batch, weight, shares, draws, generator))
-        at += batch.num_samples
-    moved = np.concatenate(found, axis=2)  # (top and random, share, sample)
-    gap = np.concatenate([np.zeros((1, moved.shape[2])), moved[0] - moved[1]])
-    areas = np.trapezoid(gap, np.array([0.0, *shares]), axis=0)  # (sample,)
+        weight = torch.from_numpy(graphs.weights[first : first + batch.num_samples]).abs().flatten(1)
+        parts.append(_changes(classifier, batch, weight, shares, draws, generator))
+        first += batch.num_samples
+    change = np.concatenate(parts, axis=2)  # (top and random, share, sample)
+    gap = np.concatenate([np.zeros((1, change.shape[2])), change[0] - change[1]])
+    areas = trapezoid(gap, np.array([0.0, *shares]), axis=0)  # (sample,)
     area = float(areas.mean())
     error = float(areas.std(ddof=1) / len(areas) ** 0.5) if len(areas) > 1 else float("inf")
     faithful = area > 2 * error
-    curve = pl.DataFrame({"share": list(shares), "top": moved[0].mean(1), "random": moved[1].mean(1)})
-    reason = (
-        f"Cutting the strongest edges moves the prediction {'more' if area > 0 else 'no more'} than cutting others "
-        f"at random (area between the curves {area:.3f} ± {error:.3f}): "
-        + ("the weights say which edges matter." if faithful else "the weights do not say which edges matter.")
-    )
+    curve = pl.DataFrame({"share": list(shares), "top": change[0].mean(1), "random": change[1].mean(1)})
+    if not change.any():
+        reason = "Removing edges does not change any prediction: the weights do not show which edges matter."
+    else:
+        reason = (
+            f"Removing the strongest edges {'changes' if faithful else 'does not change'} the prediction more than "
+            f"removing random ones (area between the curves {area:.2g} ± {error:.1g}): the weights "
+            f"{'show' if faithful else 'do not show'} which edges matter."
+        )
     return Faithfulness(curve, area, error, faithful, reason)
 
 
-@torch.inference_mode()
-def _moved(
-    model: Raindrop, batch: Batch, weight: Tensor, shares: Sequence[float], draws: int, generator: torch.Generator
+def _changes(
+    classifier: Classifier,
+    batch: Batch,
+    weight: Tensor,
+    shares: Sequence[float],
+    draws: int,
+    generator: torch.Generator,
 ) -> NDArray[np.float64]:
-    """(top and random, share, b): how far the probabilities move."""
+    """(top and random, share, b): how far the probabilities change when that share of the edges is removed."""
     M = batch.num_sensors
-    speaks = (batch.senders.counts > 0).view(-1, M, 1) & ~torch.eye(M, dtype=torch.bool)  # (b, u, v)
-    carries = speaks.flatten(1)
+    carries = (batch.senders.counts > 0).cpu().view(-1, M, 1) & ~torch.eye(M, dtype=torch.bool)  # (b, u, v)
+    carries = carries.flatten(1)
     number = carries.sum(1, keepdim=True)
-    before = torch.softmax(model(batch).scores.double(), -1)
+    before = probabilities_with(classifier, batch, None)
     orders = [weight, *(torch.rand(weight.shape, generator=generator) for _ in range(draws))]
-    out = np.zeros((1 + draws, len(shares), batch.num_samples))
-    for at, order in enumerate(orders):
+    change = np.zeros((1 + draws, len(shares), batch.num_samples))
+    for row, order in enumerate(orders):
         rank = order.masked_fill(~carries, -1.0).argsort(dim=1, descending=True, stable=True).argsort(1)
-        for place, share in enumerate(shares):
+        for column, share in enumerate(shares):
             keep = (rank >= (share * number).round()) | ~carries
-            after = torch.softmax(model(batch, keep.view(-1, M, M).to(batch.value.dtype)).scores.double(), -1)
-            out[at, place] = (after - before).abs().sum(1).numpy() / 2
-    return np.stack([out[0], out[1:].mean(0)])
+            after = probabilities_with(classifier, batch, keep.view(-1, M, M))
+            change[row, column] = np.abs(after - before).sum(1) / 2
+    return np.stack([change[0], change[1:].mean(0)])
+
+
+def probabilities_with(classifier: Classifier, batch: Batch, keep: Tensor | None) -> NDArray[np.float64]:
+    """(b, class) the calibrated probabilities with only the edges in `keep` (b, u, v), or with all of them."""
+    kept = None if keep is None else keep.to(batch.value)
+    with torch.inference_mode():
+        output = classifier.model_.eval()(batch, kept)
+    return classifier.to_predictions(output).astype(np.float64)

@@ -1,4 +1,4 @@
-"""What a trained model's messages are worth: which sensor tells which what it shows."""
+"""Information graphs: how much a sensor's messages help to predict another sensor's readings. Attention over time."""
 
 from __future__ import annotations
 
@@ -8,62 +8,67 @@ import torch
 from torch import Tensor
 
 from raindrop.batch.batch import Batch
+from raindrop.batch.host import to_numpy
 from raindrop.errors import ConfigError, DataError
 from raindrop.estimators.classifier import Classifier
+from raindrop.graphs.empty import no_shared_times_reason
 from raindrop.graphs.graph import SensorGraphs
 from raindrop.models.raindrop.messages import MessagePassing
 from raindrop.models.raindrop.model import Raindrop
 from raindrop.models.raindrop.sending import Delivery
 from raindrop.table.event_table import EventTable
 
+EMPTY_REASON = "no two sensors are read at the same time, or no message changes a predicted reading"
+
 
 def information_graphs(classifier: Classifier, table: EventTable) -> SensorGraphs:
-    """For each sample and each edge u -> v: how much worse v's readings would be told without u's messages.
+    """One graph per sample; the weight of u -> v is how much worse v's readings are predicted without u's messages.
 
-    The weight is the mean fall of the squared error (in units of v's variance) over the times at which both were
-    read; about 0 where u tells nothing of v, negative where it misleads. Unlike the edge weights of Eq. 3, which only
-    scale messages, this is measured against the readings themselves. Needs model.reconstruction > 0.
+    It is the mean increase of the squared error, in units of v's variance, over the times at which both were read:
+    about 0 where u's messages do not help to predict v, negative where they mislead. The edge weights of Eq. 3 only
+    scale messages; these weights are measured against the readings. Needs model.reconstruction > 0.
     """
     model = classifier.model_.network
     if not isinstance(model, Raindrop) or not model.config.reconstruction:
         raise ConfigError(
-            "Information graphs need a Raindrop model whose messages learned to tell readings: "
+            "Information graphs need a Raindrop model whose messages were trained to predict readings: "
             "train with model.reconstruction above 0 (the preset 'tuned' does)."
         )
-    weights = [information(model, batch).numpy() for batch in classifier.batches(table)]
-    return SensorGraphs(classifier.scaler_.sensors, table.ids, np.concatenate(weights))
+    weights = [to_numpy(information(model, batch)) for batch in classifier.batches(table)]
+    if not weights:
+        raise DataError("The table is empty; at least one sample is needed.")
+    reason = no_shared_times_reason(table) or EMPTY_REASON
+    return SensorGraphs(classifier.scaler_.sensors, table.ids, np.concatenate(weights), reason)
 
 
-@torch.inference_mode()
 def attention_over_time(classifier: Classifier, table: EventTable) -> pl.DataFrame:
-    """How much each sensor of each sample attends to each of its times (beta of Eq. 4): a tidy frame.
+    """How much each sensor of each sample attends to each of its times (beta of Eq. 4), as a tidy frame.
 
-    Weights of a sensor sum to 1 over a sample. `read` is whether the sensor was read at that time; where it was not,
-    it has an embedding from messages alone. Columns: sample, time, sensor, weight, read.
+    The weights of a sensor sum to 1 over a sample. `observed` says whether the sensor was read at that time; where it
+    was not, its embedding comes from messages alone. Columns: sample, time, sensor, weight, observed.
     """
-    model, names, parts = classifier.model_.eval(), pl.Series(classifier.scaler_.sensors, dtype=pl.String), []
-    ids, done = pl.Series(table.ids, dtype=pl.String), 0
-    for batch in classifier.batches(table):
-        weight = model(batch).time_weights
-        if weight is None:
+    names, parts = pl.Series(classifier.scaler_.sensors, dtype=pl.String), []
+    ids, first = pl.Series(table.ids, dtype=pl.String), 0
+    for batch, output in classifier.run_model(table):
+        if output.time_weights is None:
             raise ConfigError(
                 f"Model '{classifier.model}' with these settings has no attention over time "
                 "(it needs temporal = 'attention', and series that are not thinned or cut)."
             )
-        has = (weight > 0) | batch.observed  # a weight may be too small for a number
-        slot, sensor = (at.numpy() for at in has.nonzero(as_tuple=True))
+        weight, observed = to_numpy(output.time_weights), to_numpy(batch.observed)
+        slot, sensor = np.nonzero((weight > 0) | observed)  # a weight may be rounded to 0
         parts.append(
             pl.DataFrame(
                 {
-                    "sample": ids.gather(batch.slot_sample.numpy()[slot] + done),
-                    "time": batch.time.numpy()[slot],
+                    "sample": ids.gather(to_numpy(batch.slot_sample)[slot] + first),
+                    "time": to_numpy(batch.time)[slot],
                     "sensor": names.gather(sensor),
-                    "weight": weight[slot, sensor].numpy(),
-                    "read": batch.observed[slot, sensor].numpy(),
+                    "weight": weight[slot, sensor],
+                    "observed": observed[slot, sensor],
                 }
             )
         )
-        done += batch.num_samples
+        first += batch.num_samples
     if not parts:
         raise DataError("The table is empty; at least one sample is needed.")
     return pl.concat(parts)
@@ -71,25 +76,25 @@ def attention_over_time(classifier: Classifier, table: EventTable) -> pl.DataFra
 
 @torch.inference_mode()
 def information(model: Raindrop, batch: Batch) -> Tensor:
-    """(b, u, v): the mean gain over readings of v at times when u was read too; 0 where they never were."""
+    """(b, u, v): the mean gain over readings of v at times when u was also read; 0 where there are none."""
     p, h = model.encode_time(batch.time)[:, : model.time_dim], model.embed(batch)
     state = model.graph(batch, h)
     for layer in model.layers[:-1]:
         state = layer(batch, h, p, state)
     last = model.layers[-1]
     assert isinstance(last, MessagePassing)
-    _, spoken = last.speak(batch, h, p, state.edges if model.config.edge_weights else None)
-    assert spoken is not None
-    heard = Delivery(batch.slots.sum(spoken.sent), batch.slots.sum(spoken.weight))
-    rest = batch.slots.spread(heard.weight) - spoken.weight
-    rest = rest * (rest > 1e-6 * batch.slots.spread(heard.weight))  # what rounding leaves of nothing is nothing
-    missed = Delivery((batch.slots.spread(heard.sent) - spoken.sent) * (rest > 0)[:, :, None], rest)
-    told = last.guess(last.message(heard), last.decode, last.decode_bias)  # (s, v)
-    without = last.guess(last.message(missed), last.decode, last.decode_bias)  # (n, v): had reading n sent nothing
-    truth = torch.zeros_like(told).flatten().index_copy(0, batch.cell, batch.value).view_as(told)
+    _, sent = last.speak(batch, h, p, state.edges if model.config.edge_weights else None)
+    assert sent is not None
+    total = Delivery(batch.slots.sum(sent.sent), batch.slots.sum(sent.weight))
+    rest_weight = batch.slots.spread(total.weight) - sent.weight
+    rest_weight = rest_weight * (rest_weight > 1e-6 * batch.slots.spread(total.weight))  # rounding errors become 0
+    rest = Delivery((batch.slots.spread(total.sent) - sent.sent) * (rest_weight > 0)[:, :, None], rest_weight)
+    predicted = last.guess(last.message(total), last.decode, last.decode_bias)  # (s, v)
+    without = last.guess(last.message(rest), last.decode, last.decode_bias)  # (n, v): without the message of reading n
+    value = torch.zeros_like(predicted).flatten().index_copy(0, batch.cell, batch.value).view_as(predicted)
     both = batch.slots.spread(batch.observed.to(h.dtype))
-    both = both.scatter(1, batch.sensor[:, None], 0.0)  # (n, v) v was read with n, and is not n's own sensor
-    wanted = batch.slots.spread(truth)
-    gain = ((without - wanted).square() - (batch.slots.spread(told) - wanted).square()) * both
+    both = both.scatter(1, batch.sensor[:, None], 0.0)  # (n, v) whether another sensor v was read at the time of n
+    target = batch.slots.spread(value)
+    gain = ((without - target).square() - (batch.slots.spread(predicted) - target).square()) * both
     mean = batch.senders.sum(gain) / batch.senders.sum(both).clamp_min(1)
     return mean.view(batch.num_samples, batch.num_sensors, batch.num_sensors)

@@ -1,30 +1,31 @@
-"""What moved a sample's score: leave out a sensor, or one reading, and score it again. Works for every model."""
+"""Occlusion: leave out a sensor or a single reading and predict again. Works for every model."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import polars as pl
-import torch
 from numpy.typing import NDArray
 from rich.progress import track
+from scipy.special import logit
 
-from raindrop.errors import DataError, suggest
+from raindrop.errors import ConfigError, DataError, suggest
 from raindrop.estimators.classifier import Classifier
 from raindrop.table.event_table import EventTable
 
-MAX_READINGS = 400_000  # of copies that are scored at once
+MAX_READINGS = 400_000  # of the copies that are scored together
 
 Positions = NDArray[np.int64]
 
 
 def sensor_contributions(classifier: Classifier, table: EventTable, target: Any = None) -> pl.DataFrame:
-    """For each sample and each sensor it has: how the score changes through that sensor's readings.
+    """For each sample and each sensor with readings in it: how the score changes when that sensor is left out.
 
-    The score is the log odds of the class `target` (the last of `classes_` where not given). `contribution` is the
-    score minus that without the sensor: above 0 where its readings speak for the class. Contributions do not add up:
-    two sensors that say the same contribute little each.
+    The score is the log odds of class `target` (the positive class of two where not given). `contribution` is the
+    score minus the score without the sensor, so it is above 0 where the readings raise the probability of the class.
+    Contributions do not add up: of two sensors with the same information, each alone contributes little.
     Columns: sample, sensor, readings, contribution, probability, without (the probability without the sensor).
     """
     column = _column(classifier, target)
@@ -33,55 +34,63 @@ def sensor_contributions(classifier: Classifier, table: EventTable, target: Any 
     pair, readings = np.unique(owner * len(table.sensors) + sensor, return_counts=True)
     sample, left_out = np.divmod(pair, max(len(table.sensors), 1))
     without = np.empty(len(pair), dtype=np.float64)
-    for chosen in _chunks(classifier, table, sample):
-        copies = table[sample[chosen]]
-        gone = np.repeat(left_out[chosen], copies.count)
-        without[chosen] = _scored(classifier, copies.where(copies.sensor[copies.rows()] != gone), column)
+    for chunk in _chunks(classifier, table, sample):
+        copies = table[sample[chunk]]
+        hidden = np.repeat(left_out[chunk], copies.count)
+        without[chunk] = _probability(classifier, copies.where(copies.sensor[copies.rows()] != hidden), column)
     names = pl.Series(table.sensors, dtype=pl.String)
-    told = {"sensor": names.gather(left_out), "readings": readings}
-    return _frame(classifier, table, column, sample, told, without)
+    columns = {"sensor": names.gather(left_out), "readings": readings}
+    return _frame(classifier, table, column, sample, columns, without)
 
 
 def reading_contributions(classifier: Classifier, table: EventTable, target: Any = None) -> pl.DataFrame:
-    """For each reading of each sample: how the score changes through it; as `sensor_contributions`.
+    """For each reading of each sample: how the score changes when it is left out; see `sensor_contributions`.
 
-    Cost grows with the square of a sample's readings: choose the samples first, such as table[["132539"]].
+    The cost grows with the square of a sample's readings, so select samples first, for example table[["132539"]].
     Columns: sample, time, sensor, value, contribution, probability, without.
     """
     column = _column(classifier, target)
     sample = np.repeat(np.arange(len(table)), table.count)  # one copy per reading
-    place = np.arange(table.num_readings) - np.repeat(np.cumsum(table.count) - table.count, table.count)
+    left_out = _rank_in_sample(table.count)
     without = np.empty(len(sample), dtype=np.float64)
-    for chosen in _chunks(classifier, table, sample):
-        copies = table[sample[chosen]]
-        rank = np.arange(copies.num_readings) - np.repeat(np.cumsum(copies.count) - copies.count, copies.count)
-        without[chosen] = _scored(classifier, copies.where(rank != np.repeat(place[chosen], copies.count)), column)
+    for chunk in _chunks(classifier, table, sample):
+        copies = table[sample[chunk]]
+        keep = _rank_in_sample(copies.count) != np.repeat(left_out[chunk], copies.count)
+        without[chunk] = _probability(classifier, copies.where(keep), column)
     events = table.events()
-    told = {"time": events["time"], "sensor": events["sensor"].cast(pl.String), "value": events["value"]}
-    return _frame(classifier, table, column, sample, told, without)
+    columns = {"time": events["time"], "sensor": events["sensor"].cast(pl.String), "value": events["value"]}
+    return _frame(classifier, table, column, sample, columns, without)
 
 
 def _column(classifier: Classifier, target: Any) -> int:
-    """Which column of the probabilities is the class `target`."""
+    """The column of the probabilities that belongs to class `target`."""
     names = [str(label) for label in classifier.classes_]
     if target is None:
-        return len(names) - 1
+        if classifier.positive_code_ is None:
+            raise ConfigError(f"The model has {len(names)} classes; choose one with target=CLASS: {', '.join(names)}.")
+        return classifier.positive_code_
     if str(target) not in names:
         raise DataError(f"The model has no class '{target}'; {suggest(str(target), names)}")
     return names.index(str(target))
 
 
-def _chunks(classifier: Classifier, table: EventTable, sample: Positions) -> Any:
-    """The copies, one of `sample` each, in runs of bounded size, with a bar where the classifier shows some."""
+def _rank_in_sample(count: Positions) -> Positions:
+    """(readings,) how many readings of the same sample come before each."""
+    first = np.cumsum(count) - count
+    rank: Positions = np.arange(count.sum()) - np.repeat(first, count)
+    return rank
+
+
+def _chunks(classifier: Classifier, table: EventTable, sample: Positions) -> Iterable[Positions]:
+    """Positions in `sample`, one copy of a sample each, in chunks of bounded size; with a progress bar if enabled."""
     number = np.cumsum(table.count[sample]) // MAX_READINGS
     chunks = np.split(np.arange(len(sample)), np.flatnonzero(np.diff(number)) + 1) if len(sample) else []
     return track(chunks, "leaving out", disable=not classifier.progress)
 
 
-@torch.inference_mode()
-def _scored(classifier: Classifier, copies: EventTable, column: int) -> NDArray[np.float64]:
-    """(copy,) the probability of the class at `column`."""
-    parts = [classifier.to_predictions(output)[:, column] for _, output in classifier.run_model(copies)]
+def _probability(classifier: Classifier, table: EventTable, column: int) -> NDArray[np.float64]:
+    """(sample,) the calibrated probability of the class at `column`."""
+    parts = [classifier.to_predictions(output)[:, column] for _, output in classifier.run_model(table)]
     return np.concatenate([np.zeros(0), *parts])
 
 
@@ -90,16 +99,16 @@ def _frame(
     table: EventTable,
     column: int,
     sample: Positions,
-    told: dict[str, Any],
+    columns: dict[str, Any],
     without: NDArray[np.float64],
 ) -> pl.DataFrame:
-    """The frame of contributions, strongest first within each sample."""
-    probability = _scored(classifier, table, column)[sample]
+    """The frame of contributions, largest first within each sample."""
+    probability = _probability(classifier, table, column)[sample]
     ids = pl.Series(table.ids, dtype=pl.String)
     frame = pl.DataFrame(
         {
             "sample": ids.gather(sample),
-            **told,
+            **columns,
             "contribution": _log_odds(probability) - _log_odds(without),
             "probability": probability,
             "without": without,
@@ -110,7 +119,6 @@ def _frame(
 
 
 def _log_odds(probability: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Log odds; a probability that float32 cannot tell from 0 or 1 counts as the nearest that it can."""
-    bounded = np.clip(probability, 6e-8, 1 - 6e-8)
-    odds: NDArray[np.float64] = np.log(bounded / (1 - bounded))
+    """Log odds, finite: probabilities that float32 rounds to 0 or 1 count as the nearest value that it does not."""
+    odds: NDArray[np.float64] = logit(np.clip(probability, 6e-8, 1 - 6e-8))
     return odds

@@ -1,102 +1,126 @@
-"""What could be told: how much of a sensor's readings another's embeddings hold that no other sensor's do.
+"""Linear probe: how well a sensor's readings can be predicted from the embeddings of another sensor's readings.
 
-The information graphs of explain.py judge the messages a model sends. A message is one number per rank and shares its
-way with all others, so a model may leave out an edge that it does not need. The probe looks at what is there to be
-sent, the learned embedding of every reading, and tells from it by least squares.
+Information graphs (information.py) measure the messages that a model sends, and a model may leave out an edge that it
+does not need. The probe measures what could be sent: it regresses readings on the learned embeddings of all readings
+by least squares, whether or not the model uses them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from raindrop.batch.batch import Batch
+from raindrop.batch.host import to_numpy
 from raindrop.errors import ConfigError, DataError
 from raindrop.estimators.classifier import Classifier
+from raindrop.graphs.empty import no_shared_times_reason
 from raindrop.graphs.graph import SensorGraph
 from raindrop.models.raindrop.model import Raindrop
 from raindrop.table.event_table import EventTable
 
-Tell = Literal["now", "next"]
-RIDGE = 1e-6  # per row; only so that columns which repeat each other can be solved for
+Predict = Literal["now", "next"]
+RIDGE = 1e-6  # per row; only makes the regression solvable where columns are collinear
+CLIP = 5.0  # scaled readings beyond this count as this
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Sums over the rows of each receiver v; a row has a block (1, h_u) for each sensor, 0 where it was not read."""
+    """Sums over the rows of each receiver v, from which every regression is solved. Updated in place, batch by batch.
 
-    gram: NDArray[np.float64]  # (v, column, column), the last column is 1 in every row
-    meets: NDArray[np.float64]  # (v, column) with the reading to be told
-    square: NDArray[np.float64]  # (v,) of the reading
+    A row is a time at which v was read. It has a block (1, h_u) for each sensor u, 0 where u was not read, and a last
+    column that is always 1. The target is v's reading at that time, or its next one.
+    """
+
+    gram: torch.Tensor  # (v, column, column) rows^T rows
+    cross: torch.Tensor  # (v, column) rows^T target
+    square: torch.Tensor  # (v,) target^T target
+
+    @classmethod
+    def zeros(cls, num_sensors: int, block: int) -> Self:
+        """Before the first batch; `block` is the width of a sensor's block."""
+        columns = num_sensors * block + 1
+        shapes = (num_sensors, columns, columns), (num_sensors, columns), (num_sensors,)
+        return cls(*(torch.zeros(shape, dtype=torch.float64) for shape in shapes))
+
+    @torch.inference_mode()
+    def add(self, model: Raindrop, batch: Batch, predict: Predict) -> None:
+        """Add the rows of a batch."""
+        h = model.embed(batch).cpu().double()
+        batch = batch.to("cpu")
+        M, block = batch.num_sensors, 1 + h.shape[1]
+        blocks = torch.zeros(batch.num_slots * M, block, dtype=torch.float64)
+        blocks[batch.cell] = torch.cat([torch.ones(len(h), 1).double(), h], 1)
+        rows = torch.cat([blocks.view(batch.num_slots, M * block), torch.ones(batch.num_slots, 1).double()], 1)
+        known, reading = batch.observed, torch.full((batch.num_slots, M), -1)
+        reading.view(-1)[batch.cell] = torch.arange(len(h))
+        if predict == "next":
+            known, reading = known & (batch.following >= 0), batch.following
+        for v in range(M):
+            x, y = rows[known[:, v]], batch.value[reading[known[:, v], v]].clamp(-CLIP, CLIP).double()
+            self.gram[v].addmm_(x.T, x)
+            self.cross[v].addmv_(x.T, y)
+            self.square[v].add_(y @ y)
 
 
-def probe_graph(classifier: Classifier, table: EventTable, tell: Tell = "now", name: str = "probe") -> SensorGraph:
-    """For each edge u -> v: the share of the variance of v's readings that u's embeddings tell, and no other's do.
+def probe_graph(
+    classifier: Classifier, table: EventTable, predict: Predict = "now", name: str = "linear probe"
+) -> SensorGraph:
+    """One graph for all samples; the weight of u -> v is the share of v's variance that only u's embeddings explain.
 
-    tell "now": readings of v from all other sensors that were read at the same time. tell "next": from all that were
-    read at a time at which v was read too, v itself included, v's next reading: who drives whom with a lag
-    (Granger's question, with learned curves). One graph for all samples of the table: take one class, or each class
-    and the difference. What chance would tell is taken off, so weights may be a little below 0.
+    predict="now": v's readings from all other sensors read at the same time. predict="next": v's next reading from all
+    sensors read at the same time as v, v itself included (Granger causality with learned features). The share
+    that chance would explain is subtracted, so weights can be slightly below 0. Sensors never read at the same time
+    have weight 0. To compare classes, probe the samples of each class.
     """
     model = classifier.model_.network
     if not isinstance(model, Raindrop):
-        raise ConfigError(f"The probe reads the embeddings of a Raindrop model, which '{classifier.model}' has not.")
-    if tell not in ("now", "next"):
-        raise ConfigError(f"tell is 'now' or 'next', not '{tell}'.")
+        raise ConfigError(f"The probe needs the embeddings of a Raindrop model; '{classifier.model}' has none.")
+    if predict not in ("now", "next"):
+        raise ConfigError(f"predict is 'now' or 'next', not '{predict}'.")
     if not table.num_readings:
-        raise DataError("The table has no readings, so there is nothing to tell.")
-    parts = [_moments(model, batch, tell) for batch in classifier.batches(table)]
-    sums = Moments(*(sum(getattr(part, field) for part in parts) for field in ("gram", "meets", "square")))
-    M = len(classifier.scaler_.sensors)
-    weights = np.stack([_told_by_each(sums, v, M, itself=tell == "next") for v in range(M)], axis=1)
-    return SensorGraph(classifier.scaler_.sensors, weights.astype(np.float32), name)
+        raise DataError("The table has no readings, so there is nothing to probe.")
+    sensors = classifier.scaler_.sensors
+    moments = Moments.zeros(len(sensors), 1 + model.config.observation_dim)
+    for batch in classifier.batches(table):
+        moments.add(model, batch, predict)
+    columns = [_explained_by_each(moments, v, include_self=predict == "next") for v in range(len(sensors))]
+    reason = no_shared_times_reason(table) or "too few readings at the same time for a regression"
+    return SensorGraph(sensors, np.stack(columns, axis=1).astype(np.float32), name, reason)
 
 
-@torch.inference_mode()
-def _moments(model: Raindrop, batch: Batch, tell: Tell) -> Moments:
-    h = model.embed(batch)
-    M, width = batch.num_sensors, 1 + h.shape[1]
-    blocks = torch.zeros(batch.num_slots * M, width, dtype=torch.float64)
-    blocks[batch.cell] = torch.cat([torch.ones(len(h), 1), h], 1).double()
-    rows = torch.cat([blocks.view(batch.num_slots, M * width), torch.ones(batch.num_slots, 1).double()], 1)
-    known, reading = batch.observed, torch.full((batch.num_slots, M), -1)
-    reading.view(-1)[batch.cell] = torch.arange(len(h))
-    if tell == "next":
-        known, reading = known & (batch.following >= 0), batch.following
-    gram = torch.zeros(M, rows.shape[1], rows.shape[1], dtype=torch.float64)
-    meets, square = gram.new_zeros(M, rows.shape[1]), gram.new_zeros(M)
-    for v in range(M):
-        at = known[:, v]
-        x, y = rows[at], batch.value[reading[at, v]].clamp(-5, 5).double()
-        gram[v], meets[v], square[v] = x.T @ x, x.T @ y, y @ y
-    return Moments(gram.numpy(), meets.numpy(), square.numpy())
+def _explained_by_each(moments: Moments, v: int, *, include_self: bool) -> NDArray[np.float64]:
+    """(u,): the increase of the squared error of v's target without u's block, as a share of its variance.
 
-
-def _told_by_each(sums: Moments, v: int, M: int, *, itself: bool) -> NDArray[np.float64]:
-    """(u,): by how much the squared error of v's readings grows when u's block must be 0, as a share of the variance.
-
-    With H the inverse of the Gram matrix and b the solution, that is b_u (H_uu)^-1 b_u: no block is solved for twice.
+    With H the inverse of the Gram matrix and b the solution, the increase is b_u^T (H_uu)^-1 b_u, so no regression
+    is solved again. What chance explains is the error variance times the degrees of freedom that u's block adds:
+    fewer than its width where u was rarely read together with v.
     """
-    width = (sums.gram.shape[1] - 1) // M
-    kept = np.array([u for u in range(M) if itself or u != v])
-    columns = np.append((kept[:, None] * width + np.arange(width)).ravel(), M * width)
-    gram, meets = sums.gram[v][np.ix_(columns, columns)], sums.meets[v][columns]
-    number = gram[-1, -1]
-    variance = sums.square[v] - meets[-1] ** 2 / max(number, 1.0)
-    told = np.zeros(M)
+    M = len(moments.square)
+    block = (moments.gram.shape[1] - 1) // M
+    senders = np.array([u for u in range(M) if include_self or u != v])
+    columns = np.append((senders[:, None] * block + np.arange(block)).ravel(), M * block)
+    gram, cross = to_numpy(moments.gram[v])[np.ix_(columns, columns)], to_numpy(moments.cross[v])[columns]
+    square, number = float(moments.square[v]), gram[-1, -1]
+    variance = square - cross[-1] ** 2 / max(number, 1.0)
+    explained = np.zeros(M)
     if number <= len(columns) or variance <= 0:
-        return told  # too few readings to tell anything
-    inverse = np.linalg.inv(gram + RIDGE * number * np.eye(len(columns)))
-    solution = inverse @ meets
-    error = max(sums.square[v] - 2 * solution @ meets + solution @ gram @ solution, 0.0)
-    own = inverse[:-1, :-1].reshape(len(kept), width, len(kept), width)
-    own = own[np.arange(len(kept)), :, np.arange(len(kept))]  # (u, width, width)
-    part = solution[:-1].reshape(len(kept), width)
+        return explained  # too few readings for a regression
+    ridge = RIDGE * number
+    inverse = np.linalg.inv(gram + ridge * np.eye(len(columns)))
+    solution = inverse @ cross
+    error = max(square - 2 * solution @ cross + solution @ gram @ solution, 0.0)
+    rows = inverse[:-1].reshape(len(senders), block, len(columns))  # (u, block, column) of the inverse
+    own = np.stack([rows[at, :, at * block : (at + 1) * block] for at in range(len(senders))])  # (u, block, block)
+    part = solution[:-1].reshape(len(senders), block)
     gain = np.einsum("ui,ui->u", part, np.linalg.solve(own, part[..., None])[..., 0])
-    by_chance = width * error / (number - len(columns))
-    told[kept] = (gain - by_chance) / variance
-    return told
+    squared = np.einsum("uic,ujc->uij", rows, rows)
+    freedom = block - ridge * np.trace(np.linalg.solve(own, squared), axis1=1, axis2=2)  # lost without u
+    by_chance = freedom * error / (number - np.trace(gram @ inverse))
+    shared_times = np.diag(gram)[:-1:block]  # (u,) a block starts with a 1 at each time at which u was read
+    explained[senders] = np.where(shared_times > 0, (gain - by_chance) / variance, 0.0)
+    return explained

@@ -1,4 +1,4 @@
-"""Sensor graphs: what they are, how they are exported, compared and tested."""
+"""Sensor graphs: the graphs themselves, how they are exported, compared with each other and tested."""
 
 from raindrop.graphs.graph import SensorGraph, SensorGraphs
 

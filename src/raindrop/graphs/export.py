@@ -1,4 +1,4 @@
-"""A sensor graph as a file for other programs; sensor names go through literally, and every write is atomic."""
+"""Writing a sensor graph for other programs. Sensor names are kept as they are, and every write is atomic."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 
 
 def network(
-    sensors: Sequence[str], weights: NDArray[np.float32], name: str = "", *, itself: bool = True
+    sensors: Sequence[str], weights: NDArray[np.float32], name: str = "", *, include_self: bool = True
 ) -> networkx.DiGraph[str]:
     """A NetworkX graph of all sensors, with an edge wherever the weight is not 0."""
     graph: networkx.DiGraph[str] = networkx.DiGraph(name=name)
     graph.add_nodes_from(sensors)
     u, v = np.nonzero(weights)
-    keep = (u != v) | itself
-    found = zip(u[keep].tolist(), v[keep].tolist(), weights[u[keep], v[keep]].tolist(), strict=True)
-    graph.add_weighted_edges_from((sensors[a], sensors[b], weight) for a, b, weight in found)
+    keep = (u != v) | include_self
+    edges = zip(u[keep].tolist(), v[keep].tolist(), weights[u[keep], v[keep]].tolist(), strict=True)
+    graph.add_weighted_edges_from((sensors[sender], sensors[receiver], weight) for sender, receiver, weight in edges)
     return graph
 
 
 def write_parquet(sensors: Sequence[str], weights: NDArray[np.float32], name: str, path: Path) -> None:
     """The edges, one row each: sender, receiver, weight."""
-    found = list(network(sensors, weights).edges(data="weight"))
+    edges = list(network(sensors, weights).edges(data="weight"))
     schema = {"sender": pl.String, "receiver": pl.String, "weight": pl.Float32}
-    write_frame(pl.DataFrame(found, schema=schema, orient="row"), path)
+    write_frame(pl.DataFrame(edges, schema=schema, orient="row"), path)
 
 
 def write_adjacency(sensors: Sequence[str], weights: NDArray[np.float32], name: str, path: Path) -> None:
@@ -51,11 +51,11 @@ def write_adjacency(sensors: Sequence[str], weights: NDArray[np.float32], name: 
 
 
 def write_graphml(sensors: Sequence[str], weights: NDArray[np.float32], name: str, path: Path) -> None:
-    """GraphML; a sensor's name is its node's id."""
-    wrong = [text for text in (*sensors, name) if NOT_IN_XML.search(text)]
-    if wrong:
+    """GraphML, with sensor names as node ids."""
+    refused = [text for text in (*sensors, name) if NOT_IN_XML.search(text)]
+    if refused:
         raise DataError(
-            f"{path}: the name {wrong[0]!r} holds a control character, which GraphML cannot. "
+            f"{path}: the name {refused[0]!r} contains a control character, which GraphML cannot. "
             "Rename the sensor, or write .cyjs, .csv or .parquet."
         )
     with atomic_file(path) as partial:
@@ -66,18 +66,18 @@ def write_cyjs(sensors: Sequence[str], weights: NDArray[np.float32], name: str, 
     """Cytoscape JSON as its desktop program imports it (and NetworkX's cytoscape_graph reads it)."""
     graph = network(sensors, weights, name)
     nodes = [{"id": sensor, "value": sensor, "name": sensor, "shared_name": sensor} for sensor in graph]
-    ids = (text for number in itertools.count() if (text := f"edge {number}") not in graph)  # no sensor is called so
+    ids = (text for number in itertools.count() if (text := f"edge {number}") not in graph)  # unlike any sensor's name
     edges: list[dict[str, Any]] = []
     for sender, receiver, weight in graph.edges(data="weight"):
-        called = f"{sender} (informs) {receiver}"
+        edge_name = f"{sender} (informs) {receiver}"
         edges.append(
             {
                 "id": next(ids),
                 "source": sender,
                 "target": receiver,
                 "interaction": "informs",
-                "name": called,
-                "shared_name": called,
+                "name": edge_name,
+                "shared_name": edge_name,
                 "weight": weight,
             }
         )
@@ -102,7 +102,7 @@ WRITERS: dict[str, Writer] = {
 
 
 def write_frame(frame: pl.DataFrame, path: str | os.PathLike[str]) -> Path:
-    """A frame as Parquet or CSV, by the name's ending."""
+    """Write a frame as Parquet or CSV, chosen by the ending of `path`."""
     write = writer_for(path, {".parquet": frame.write_parquet, ".csv": frame.write_csv})
     with atomic_file(path) as partial:
         write(partial)
@@ -110,8 +110,8 @@ def write_frame(frame: pl.DataFrame, path: str | os.PathLike[str]) -> Path:
 
 
 def writer_for(path: str | os.PathLike[str], writers: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
-    """The writer that the ending of `path` names, or an error that lists the endings there are."""
+    """The writer for the ending of `path`; an unknown ending is an error that suggests one."""
     ending = Path(path).suffix.lower()
     if ending not in writers:
-        raise DataError(f"{path}: the ending '{ending}' names no format to write; {suggest(ending, writers)}")
+        raise DataError(f"{path}: cannot write files ending in '{ending}'; {suggest(ending, writers)}")
     return writers[ending]

@@ -1,4 +1,4 @@
-"""SensorGraph: which sensor informs which, and how strongly."""
+"""SensorGraph: directed, weighted edges between sensors; SensorGraphs: one graph per sample."""
 
 from __future__ import annotations
 
@@ -26,31 +26,44 @@ EDGES = {"sender": pl.String, "receiver": pl.String, "weight": pl.Float32}
 class SensorGraph:
     """A directed graph of named sensors: weights[u, v] is the weight of the edge from sensor u to sensor v.
 
-    A weight of 0 is no edge. In a difference of two graphs weights may be negative; "strong" is then said of the size.
+    A weight of 0 means no edge. Weights can be negative, for example in the difference of two graphs; the strongest
+    edges are those with the largest absolute weight.
     """
 
     sensors: tuple[str, ...]
     weights: NDArray[np.float32]
     name: str = ""
+    empty_reason: str = ""
+    """Why there are no edges between different sensors, to print where there are none; see `describe_empty`."""
 
     def __post_init__(self) -> None:
-        wanted = (len(self.sensors),) * 2
-        if self.weights.shape != wanted:
-            raise DataError(f"A graph of {wanted[0]} sensors has weights of shape {wanted}, not {self.weights.shape}.")
+        shape = (len(self.sensors),) * 2
+        if self.weights.shape != shape:
+            raise DataError(f"A graph of {shape[0]} sensors has weights of shape {shape}, not {self.weights.shape}.")
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no edge connects two different sensors."""
+        return not self._between().any()
+
+    def describe_empty(self) -> str:
+        """One sentence saying that the graph has no edges, and why; an empty string where it has edges."""
+        if not self.is_empty:
+            return ""
+        return f"There are no edges between sensors: {self.empty_reason or 'every weight is 0'}."
 
     def __getitem__(self, edge: tuple[str, str]) -> float:
         """graph['HR', 'MAP']: the weight of the edge from HR to MAP."""
-        at = []
         for name in edge:
             if name not in self.sensors:
                 raise DataError(f"The graph has no sensor '{name}'; {suggest(name, self.sensors)}")
-            at.append(self.sensors.index(name))
-        return float(self.weights[at[0], at[1]])
+        sender, receiver = (self.sensors.index(name) for name in edge)
+        return float(self.weights[sender, receiver])
 
-    def edges(self, *, itself: bool = False) -> pl.DataFrame:
-        """All edges with a weight other than 0, strongest first: sender, receiver, weight."""
+    def edges(self, *, include_self: bool = False) -> pl.DataFrame:
+        """All edges, strongest first: sender, receiver, weight; `include_self` adds those of a sensor to itself."""
         u, v = np.nonzero(self.weights)
-        keep = (u != v) | itself
+        keep = (u != v) | include_self
         names = pl.Series(self.sensors, dtype=pl.String)
         columns = [names.gather(u[keep]), names.gather(v[keep]), self.weights[u[keep], v[keep]]]
         frame = pl.DataFrame(dict(zip(EDGES, columns, strict=True)), schema=EDGES)
@@ -61,23 +74,25 @@ class SensorGraph:
         return self.edges().head(number)
 
     def strongest(self, number: int = 50) -> SensorGraph:
-        """The graph of its `number` strongest edges between different sensors; of equal ones the first stay."""
-        size = np.abs(self.weights) * ~np.eye(len(self.sensors), dtype=bool)
-        kept = np.argsort(-size, axis=None, kind="stable")[:number]
-        weights = np.zeros(size.size, dtype=self.weights.dtype)
-        weights[kept] = (self.weights * (size > 0)).flat[kept]
-        return replace(self, weights=weights.reshape(size.shape))
+        """The graph with only its `number` strongest edges between different sensors; ties keep the first."""
+        between = self._between()
+        kept = np.argsort(-np.abs(between), axis=None, kind="stable")[:number]
+        weights = np.zeros(between.size, dtype=between.dtype)
+        weights[kept] = between.flat[kept]
+        return replace(self, weights=weights.reshape(between.shape))
 
-    def threshold(self, least: float) -> SensorGraph:
-        """The graph of the edges whose weight has at least this size."""
-        return replace(self, weights=np.where(np.abs(self.weights) >= least, self.weights, 0))
+    def threshold(self, min_weight: float) -> SensorGraph:
+        """The graph with only the edges whose absolute weight is at least `min_weight`."""
+        weights = np.where(np.abs(self.weights) >= min_weight, self.weights, 0)
+        reason = self.empty_reason if self.is_empty else f"no weight reaches {min_weight:g}"
+        return replace(self, weights=weights, empty_reason=reason)
 
     def strength(self) -> pl.DataFrame:
-        """What each sensor sends and receives: sums of the sizes of its edges with others; the strongest first.
+        """The total absolute weight of each sensor's edges to others (out) and from others (into), largest first.
 
-        Columns: sensor, out, into, senders and receivers (how many others have an edge to it, or from it).
+        Columns: sensor, out, into, receivers (how many sensors it has an edge to), senders (how many have one to it).
         """
-        size = np.abs(self.weights) * ~np.eye(len(self.sensors), dtype=bool)
+        size = np.abs(self._between())
         frame = pl.DataFrame(
             {
                 "sensor": pl.Series(self.sensors, dtype=pl.String),
@@ -93,20 +108,25 @@ class SensorGraph:
         """The difference of two graphs of the same sensors."""
         if other.sensors != self.sensors:
             raise DataError("Only graphs of the same sensors have a difference.")
-        return SensorGraph(self.sensors, self.weights - other.weights, f"{self.name} - {other.name}")
+        reason = self.empty_reason if self.is_empty and other.is_empty else "the two graphs are the same"
+        return SensorGraph(self.sensors, self.weights - other.weights, f"{self.name} - {other.name}", reason)
 
-    def to_networkx(self, *, itself: bool = True) -> networkx.DiGraph[str]:
-        """A NetworkX DiGraph: sensors are nodes by name, each edge has its `weight`."""
-        return network(self.sensors, self.weights, self.name, itself=itself)
+    def to_networkx(self, *, include_self: bool = True) -> networkx.DiGraph[str]:
+        """A NetworkX DiGraph: a node per sensor name, a `weight` on each edge."""
+        return network(self.sensors, self.weights, self.name, include_self=include_self)
 
     def write(self, path: str | os.PathLike[str]) -> Path:
-        """Write the graph, whole, in the format that the name's ending says.
+        """Write all edges to a file, atomically; its ending chooses the format.
 
         .parquet: the edges (sender, receiver, weight); .csv: the adjacency matrix, row u to column v; .graphml: for
         NetworkX, Gephi, yEd, igraph; .cyjs: for Cytoscape and Cytoscape.js.
         """
         writer_for(path, WRITERS)(self.sensors, self.weights, self.name, Path(path))
         return Path(path)
+
+    def _between(self) -> NDArray[np.float32]:
+        """The weights with a diagonal of 0."""
+        return np.where(np.eye(len(self.sensors), dtype=bool), np.float32(0), self.weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,23 +136,25 @@ class SensorGraphs(Mapping[str, SensorGraph]):
     sensors: tuple[str, ...]
     ids: Sequence[str]
     weights: NDArray[np.float32]  # (sample, u, v)
+    empty_reason: str = ""
+    """Passed on to each graph; see SensorGraph."""
 
     def __post_init__(self) -> None:
-        wanted = (len(self.ids), len(self.sensors), len(self.sensors))
-        if self.weights.shape != wanted:
+        shape = (len(self.ids), len(self.sensors), len(self.sensors))
+        if self.weights.shape != shape:
             raise DataError(
-                f"Graphs of {wanted[0]:,} samples and {wanted[1]} sensors have weights of shape {wanted}, "
+                f"Graphs of {shape[0]:,} samples and {shape[1]} sensors have weights of shape {shape}, "
                 f"not {self.weights.shape}."
             )
 
     def __getitem__(self, sample: str) -> SensorGraph:
-        if sample not in self._place:
+        if sample not in self._position:
             raise KeyError(f"no sample '{sample}'; {suggest(str(sample), list(self.ids)[:1000])}")
-        return SensorGraph(self.sensors, self.weights[self._place[sample]], sample)
+        return SensorGraph(self.sensors, self.weights[self._position[sample]], sample, self.empty_reason)
 
     @cached_property
-    def _place(self) -> dict[str, int]:
-        return {name: at for at, name in enumerate(self.ids)}
+    def _position(self) -> dict[str, int]:
+        return {name: position for position, name in enumerate(self.ids)}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.ids)
@@ -140,47 +162,46 @@ class SensorGraphs(Mapping[str, SensorGraph]):
     def __len__(self) -> int:
         return len(self.ids)
 
-    def mean(self, chosen: Any = None, name: str = "mean") -> SensorGraph:
-        """The mean graph of all samples, or of those a mask or positions choose."""
-        weights = self.weights if chosen is None else self.weights[np.asarray(chosen)]
+    def mean(self, selection: Any = None, name: str = "mean") -> SensorGraph:
+        """The mean graph of all samples, or of a selection given as a mask or as positions."""
+        weights = self.weights if selection is None else self.weights[np.asarray(selection)]
         if not len(weights):
-            raise DataError("No sample was chosen, so there is no mean graph.")
-        return SensorGraph(self.sensors, weights.mean(0), name)
+            raise DataError("No sample was selected, so there is no mean graph.")
+        return SensorGraph(self.sensors, weights.mean(0), name, self.empty_reason)
 
     def by_class(self, labels: ArrayLike) -> dict[Any, SensorGraph]:
         """The mean graph of each class (or cohort), by its label."""
-        codes = self.one_each(labels)
-        return {label.item(): self.mean(codes == label, str(label)) for label in np.unique(codes)}
+        label_of_sample = self.check_labels(labels)
+        return {label.item(): self.mean(label_of_sample == label, str(label)) for label in np.unique(label_of_sample)}
 
-    def difference(self, chosen: ArrayLike, name: str = "chosen - others") -> SensorGraph:
-        """The mean graph of the samples that a mask chooses, minus that of all others."""
-        mask = self.two_cohorts(chosen)
-        return replace(self.mean(mask) - self.mean(~mask), name=name)
+    def difference(self, mask: ArrayLike, name: str = "selected - others") -> SensorGraph:
+        """The mean graph of the samples selected by a mask, minus that of all others."""
+        selected = self.check_mask(mask)
+        return replace(self.mean(selected) - self.mean(~selected), name=name)
 
-    def one_each(self, labels: ArrayLike) -> NDArray[Any]:
-        """`labels` as an array with one entry per sample, or an error."""
+    def check_labels(self, labels: ArrayLike) -> NDArray[Any]:
+        """`labels` as an array, once it is known to have one entry per sample."""
         array = np.asarray(labels)
         if array.shape != (len(self),):
             raise DataError(f"There are {len(self):,} graphs, but labels of shape {array.shape}: give one per sample.")
         return array
 
-    def two_cohorts(self, chosen: ArrayLike) -> NDArray[np.bool_]:
-        """`chosen` as a mask over the samples that leaves some on either side, or an error."""
-        mask = self.one_each(chosen)
-        if mask.dtype != bool:
+    def check_mask(self, mask: ArrayLike) -> NDArray[np.bool_]:
+        """`mask` as an array, once it is known to have one boolean per sample and to split them into two groups."""
+        selected = self.check_labels(mask)
+        if selected.dtype != bool:
             raise DataError(
-                f"Two cohorts are told apart by one true or false per sample, not by {mask.dtype}; "
-                "for example table.labels == 1."
+                f"A mask has one true or false per sample, not {selected.dtype}; for example table.labels == 1."
             )
-        if mask.all() or not mask.any():
-            inside = count_of(int(mask.sum()), len(mask), "samples")
-            raise DataError(f"{inside} are chosen; two cohorts need at least one sample each.")
-        return mask
+        if selected.all() or not selected.any():
+            number = count_of(int(selected.sum()), len(selected), "samples")
+            raise DataError(f"{number} are selected; a comparison needs at least one sample on each side.")
+        return selected
 
-    def frame(self, *, itself: bool = False) -> pl.DataFrame:
-        """Every edge of every sample with a weight other than 0: sample, sender, receiver, weight."""
+    def frame(self, *, include_self: bool = False) -> pl.DataFrame:
+        """Every edge of every sample, with columns sample, sender, receiver, weight."""
         b, u, v = np.nonzero(self.weights)
-        keep = (u != v) | itself
+        keep = (u != v) | include_self
         b, u, v = b[keep], u[keep], v[keep]
         names = pl.Series(self.sensors, dtype=pl.String)
         columns = [pl.Series(self.ids, dtype=pl.String).gather(b), names.gather(u), names.gather(v)]
@@ -188,5 +209,5 @@ class SensorGraphs(Mapping[str, SensorGraph]):
         return pl.DataFrame(dict(zip(schema, [*columns, self.weights[b, u, v]], strict=True)), schema=schema)
 
     def write(self, path: str | os.PathLike[str]) -> Path:
-        """Write `frame`, edges to itself included, as .parquet or .csv."""
-        return write_frame(self.frame(itself=True), path)
+        """Write `frame`, including edges from a sensor to itself, as .parquet or .csv."""
+        return write_frame(self.frame(include_self=True), path)

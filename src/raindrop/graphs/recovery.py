@@ -1,4 +1,4 @@
-"""How well a graph finds known edges, and what a plain statistic of the readings finds."""
+"""How well a graph recovers known edges, and a correlation graph to compare with."""
 
 from __future__ import annotations
 
@@ -16,61 +16,61 @@ from raindrop.table.event_table import EventTable
 
 @dataclass(frozen=True)
 class Recovery:
-    """Scores of a graph against known edges, over all pairs of different sensors."""
+    """Scores of a graph against known edges, over all ordered pairs of different sensors."""
 
     auroc: float
     auprc: float
     base_rate: float
-    """Share of pairs with an edge: the AUPRC of chance."""
+    """Share of pairs with an edge: the AUPRC of a random graph."""
     direction: float
-    """Of the edges known in one direction only: the share that weighs more that way than the other way round."""
+    """Share of the one-way edges whose weight is larger than that of the reverse edge; ties count half."""
 
 
 def recovery(graph: SensorGraph, truth: ArrayLike) -> Recovery:
-    """Compare the weights with `truth` (u, v), true where u -> v is an edge; edges to itself are left out."""
+    """Compare the weights with `truth` (u, v), true where u -> v is an edge; the diagonal is ignored."""
     known = np.asarray(truth)
     if known.shape != graph.weights.shape or known.dtype != bool:
         raise DataError(f"The truth must be true or false per edge, {graph.weights.shape}, not {known.shape}.")
     between = ~np.eye(len(known), dtype=bool)
     if not known[between].any() or known[between].all():
-        raise DataError("The truth needs at least one edge between two sensors, and one pair without.")
+        raise DataError("The truth needs at least one edge between two sensors, and one pair without an edge.")
     one_way = known & ~known.T & between
-    ahead = graph.weights[one_way] - graph.weights.T[one_way]
+    margin = graph.weights[one_way] - graph.weights.T[one_way]
     return Recovery(
         auroc=float(roc_auc_score(known[between], graph.weights[between])),
         auprc=float(average_precision_score(known[between], graph.weights[between])),
         base_rate=float(known[between].mean()),
-        direction=float(((ahead > 0) + 0.5 * (ahead == 0)).mean()) if one_way.any() else float("nan"),
+        direction=float(((margin > 0) + 0.5 * (margin == 0)).mean()) if one_way.any() else float("nan"),
     )
 
 
 def lagged_correlation(table: EventTable, *, same_time: bool = False) -> SensorGraph:
-    """The size of the correlation of each reading of v with the last reading of u before it, over all samples.
+    """The absolute correlation of each reading of v with the latest earlier reading of u, over all samples.
 
-    With `same_time`, a reading of u at the same time counts as the last; such a graph has no direction where all
-    sensors are read together. Weights are 0 where fewer than three pairs were read.
+    With `same_time`, a reading of u at the same time counts as the latest; where all sensors are read at the same
+    times, such a graph has no direction. Weights with fewer than three pairs of readings are 0.
     """
     rows = table.rows()
-    owner = np.repeat(np.arange(len(table)), table.count)
+    sample = np.repeat(np.arange(len(table)), table.count)
     time, sensor = np.asarray(table.time[rows]), np.asarray(table.sensor[rows], dtype=np.int64)
     value = np.asarray(table.value[rows], dtype=np.float64)
-    new = np.ones(len(rows), dtype=bool)
-    new[1:] = (time[1:] != time[:-1]) | (owner[1:] != owner[:-1])
-    slot = np.cumsum(new) - 1
+    new_slot = np.ones(len(rows), dtype=bool)
+    new_slot[1:] = (time[1:] != time[:-1]) | (sample[1:] != sample[:-1])
+    slot = np.cumsum(new_slot) - 1
     M = len(table.sensors)
-    last = np.full((slot[-1] + 1 if len(slot) else 0, M), -1, dtype=np.int64)  # (s, u) the reading that is last
-    last[slot, sensor] = np.arange(len(rows))
-    last = np.maximum.accumulate(last, axis=0)
+    latest = np.full((slot[-1] + 1 if len(slot) else 0, M), -1, dtype=np.int64)  # (s, u) position of a reading, or -1
+    latest[slot, sensor] = np.arange(len(rows))
+    latest = np.maximum.accumulate(latest, axis=0)
     if not same_time:
-        last = np.concatenate([np.full((1, M), -1), last[:-1]])[: len(last)]
-    before = last[slot]  # (n, u)
-    known = (before >= 0) & (owner[before] == owner[:, None])
-    heard = np.where(known, value[before] if len(value) else 0.0, 0.0)
+        latest = np.concatenate([np.full((1, M), -1), latest[:-1]])[: len(latest)]
+    earlier = latest[slot]  # (n, u)
+    known = (earlier >= 0) & (sample[earlier] == sample[:, None])
+    earlier_value = np.where(known, value[earlier] if len(value) else 0.0, 0.0)
     weights = np.zeros((M, M), dtype=np.float32)
     for v in range(M):
-        at = sensor == v
-        weights[:, v] = np.abs(_correlations(heard[at], known[at], value[at]))
-    return SensorGraph(table.sensors, weights, "lagged correlation")
+        of_v = sensor == v
+        weights[:, v] = np.abs(_correlations(earlier_value[of_v], known[of_v], value[of_v]))
+    return SensorGraph(table.sensors, weights, "lagged correlation", "no two sensors have three pairs of readings")
 
 
 def _correlations(x: NDArray[np.float64], known: NDArray[np.bool_], y: NDArray[np.float64]) -> NDArray[Any]:

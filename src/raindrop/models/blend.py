@@ -58,8 +58,9 @@ class Blend(Model):
         """The part that the training loop trains."""
         return self.raindrop
 
-    def forward(self, batch: Batch) -> Output:
-        output = cast(Output, self.raindrop(batch))
+    def forward(self, batch: Batch, keep: Tensor | None = None) -> Output:
+        """`keep` (b, u, v): as for Raindrop, the sample without some edges; the trees have none."""
+        output = cast(Output, self.raindrop(batch, keep))
         if self.training:
             return output  # the training loop trains the network as it would alone
         trees = self.trees(batch).scores

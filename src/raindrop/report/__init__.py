@@ -1,4 +1,4 @@
-"""A run and what it does on data, as one HTML file for people."""
+"""The report on a model as one HTML file (`report_on`, `write_report`), and plots for papers (`plots`)."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from pathlib import Path
 from raindrop.errors import ConfigError, MissingExtraError
 from raindrop.files import refuse_to_overwrite
 from raindrop.report.content import Report, Score, report_on, report_on_run
-from raindrop.report.graphs import Reading
+from raindrop.report.graph_views import GraphView
 
-__all__ = ["Reading", "Report", "Score", "report_on", "report_on_run", "require_page", "write_report"]
+__all__ = ["GraphView", "Report", "Score", "check_report_path", "report_on", "report_on_run", "write_report"]
 
 
 def write_report(report: Report, path: str | os.PathLike[str]) -> Path:
-    """Write a new HTML file; whole or not at all."""
-    require_page(path)
+    """Write the report to a new HTML file, atomically."""
+    check_report_path(path)
     from raindrop.report.page import write_page
 
     return write_page(report, path)
 
 
-def require_page(path: str | os.PathLike[str]) -> None:
-    """Raise unless a page can be written to `path`: before the work, not after it."""
+def check_report_path(path: str | os.PathLike[str]) -> None:
+    """Raise where no report can be written to `path`; to be called before the work, not after it."""
     if Path(path).suffix not in (".html", ".htm"):
-        raise ConfigError(f"{path}: a report is written as .html; the name must end so.")
+        raise ConfigError(f"{path}: a report is an HTML file; its name must end in .html.")
     refuse_to_overwrite(Path(path))
     try:
         import bokeh  # noqa: F401

@@ -1,4 +1,4 @@
-"""The model card: what a reader must know before trusting a score."""
+"""The model card: model, settings, data, label, base rates and limitations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Rows = list[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Card:
-    """Terms and what is to be said of them, by section."""
+    """Terms and their descriptions, by section."""
 
     model: Rows
     data: Rows
@@ -26,16 +26,18 @@ class Card:
 
 
 LIMITS = [
-    "A score is a statement about samples like those of training. Another site, time or device can move it; "
-    "measure it there before use.",
-    "Confidence intervals say how far other samples of the same kind would move a figure. They leave out that another "
-    "training run gives another model.",
-    "What moved a score is measured by taking a sensor's readings away and asking the model again. It says what the "
-    "model used, not what caused the outcome; of two sensors that tell the same, each alone may seem to matter little.",
-    "The graph describes the model: along which edges it passes messages, or what those messages tell. An edge is no "
-    "proof that one sensor acts on another; both may follow a third that nobody reads, and direction is weak evidence "
-    "where two sensors tell the same at the same time.",
+    "Metrics hold for samples like those of training. At another site, at another time or with other devices they can "
+    "change; measure them there before use.",
+    "Confidence intervals show how far a metric would vary over other samples of the same kind. They do not include "
+    "that another training run gives another model.",
+    "A sensor's contribution is measured by removing its readings and predicting again. It shows what the model used, "
+    "not what caused the outcome; of two sensors with the same information, each alone can seem unimportant.",
 ]
+GRAPH_LIMIT = (
+    "A graph describes the model: along which edges it passes messages, or what those messages predict. An edge is no "
+    "proof that one sensor acts on another; both can depend on a third that is not measured, and the direction is weak "
+    "evidence where two sensors carry the same information at the same time."
+)
 
 
 def card_of(
@@ -43,14 +45,16 @@ def card_of(
     table: EventTable | None = None,
     truth: NDArray[np.int64] | None = None,
     notes: Mapping[str, str] | None = None,
+    *,
+    graphs: bool = False,
 ) -> Card:
-    """The card of a model; with a table, also of the samples it is reported on."""
-    held, scaler = classifier.data_, classifier.scaler_
-    first, last = held["window"]
+    """The card of a model; with a table, also of the samples it is reported on; with `graphs`, their limitations."""
+    training, scaler = classifier.data_, classifier.scaler_
+    first, last = training["window"]
     parameters = sum(p.numel() for p in classifier.model_.parameters())
     model: Rows = [
         ("Model", f"{classifier.model}, preset '{classifier.preset}'"),
-        ("Learned numbers", f"{parameters:,}" if parameters else "none (not trained by gradients)"),
+        ("Parameters", f"{parameters:,}" if parameters else "none (not trained by gradients)"),
         ("Random seed", str(classifier.seed)),
         ("Written by", f"raindrop {VERSION}"),
         ("Run", classifier.identity_[:16]),
@@ -62,8 +66,9 @@ def card_of(
         model.append(("Mixed of", f"{share:.1%} raindrop and {1 - share:.1%} trees, chosen on validation samples"))
     data: Rows = [
         ("Label", f"{classifier.label_ or 'label'}, classes: {', '.join(map(str, classifier.classes_))}"),
-        ("Trained on", f"{held['samples']:,} samples with {held['readings']:,} readings"),
-        ("Training data", f"fingerprint {held['fingerprint']}"),
+        *([] if classifier.positive_ is None else [("Positive class", str(classifier.positive_))]),
+        ("Trained on", f"{training['samples']:,} samples with {training['readings']:,} readings"),
+        ("Training data", f"fingerprint {training['fingerprint']}"),
         ("Sensors", f"{len(scaler.sensors):,}: {', '.join(scaler.sensors)}"),
         ("Times", f"{first:.4g} to {last:.4g} {classifier.time_unit_}"),
         ("Statics", ", ".join(column.name for column in scaler.statics) or "none"),
@@ -73,15 +78,15 @@ def card_of(
         rates = [f"{name} {n / len(truth):.1%} ({n:,})" for name, n in zip(classifier.classes_, count, strict=True)]
         data += [
             ("Reported on", f"{len(table):,} samples with {table.num_readings:,} readings"),
-            ("Base rate there", ", ".join(rates)),
+            ("Base rates of these samples", ", ".join(rates)),
         ]
         if table.dropped:
-            left_out = ", ".join(f"{reason}: {number:,}" for reason, number in table.dropped.items())
-            data.append(("Readings left out when the table was built", left_out))
+            dropped = ", ".join(f"{reason}: {number:,}" for reason, number in table.dropped.items())
+            data.append(("Readings dropped when the table was built", dropped))
     data += list((notes or {}).items())
-    return Card(model, data, LIMITS, _settings(classifier))
+    return Card(model, data, [*LIMITS, GRAPH_LIMIT] if graphs else LIMITS, _settings(classifier))
 
 
 def _settings(classifier: Classifier) -> Rows:
     groups = classifier.resolved()
-    return [(f"{group}.{name}", str(value)) for group, held in groups.items() for name, value in held.items()]
+    return [(f"{group}.{name}", str(value)) for group, values in groups.items() for name, value in values.items()]

@@ -1,36 +1,41 @@
 "use strict";
-// Everything that comes from data reaches the page through textContent or a Bokeh column, never as markup.
+// Everything from the data reaches the page through textContent or a Bokeh column, never as markup.
 const data = JSON.parse(document.getElementById("data").textContent);
 const charts = JSON.parse(document.getElementById("charts").textContent);
 const CLASS = "#b4531a", OTHERS = "#1f5f8b", INK = "#1a2433", FADED = "#c3ccd4";
 const byId = (id) => document.getElementById(id);
-const has = (id) => byId(id) !== null;
+const exists = (id) => byId(id) !== null;
 const width = data.sensors.length;
-const showing = { reading: 0, code: data.classes.length - 1, hidden: Math.max(0, Math.round(200 * (1 - 2 / Math.max(width - 1, 1))) / 2), found: null, sample: 0, sensor: 0 };
+const binary = data.positive !== null;
+// What is selected on the page. `hidden` is a share in %, at first such that about two edges per sensor remain.
+const state = {
+  view: 0, code: data.positive ?? 0, hidden: Math.max(0, Math.round(200 * (1 - 2 / Math.max(width - 1, 1))) / 2),
+  search: null, sample: 0, sensor: 0,
+};
 
 function element(tag, text, name) {
-  const made = document.createElement(tag);
-  if (text !== undefined) made.textContent = text;
-  if (name) made.className = name;
-  return made;
+  const created = document.createElement(tag);
+  if (text !== undefined) created.textContent = text;
+  if (name) created.className = name;
+  return created;
 }
-const fill = (place, parts) => place.replaceChildren(...parts);
-const shown = (x) => (x === null || x === undefined ? "" : Math.abs(x) >= 1e-3 && Math.abs(x) < 1e5 || x === 0
+const fill = (parent, children) => parent.replaceChildren(...children);
+const formatted = (x) => (x === null || x === undefined ? "" : Math.abs(x) >= 1e-3 && Math.abs(x) < 1e5 || x === 0
   ? String(Number(x.toPrecision(3))) : x.toExponential(1));
-const plain = (x) => shown(x).replace("-", "−");
-const signed = (x) => (x > 0 ? "+" : "") + plain(x);
+const withMinus = (x) => formatted(x).replace("-", "−");
+const signed = (x) => (x > 0 ? "+" : "") + withMinus(x);
 
 function model(name) {
-  for (const held of Bokeh.documents) {
-    const found = held.get_model_by_name(name);
-    if (found !== null) return found;
+  for (const each of Bokeh.documents) {
+    const result = each.get_model_by_name(name);
+    if (result !== null) return result;
   }
   return null;
 }
 
 // ------------------------------------------------------------------ graphs
 
-// Edges as {u, v, w}; those of one picture are drawn strongest last.
+// Edges as {u, v, w}, strongest first.
 function edgesOf(matrix) {
   const edges = [];
   for (let u = 0; u < width; u++)
@@ -43,11 +48,11 @@ function edgesOfSample(flat) {
   for (let at = 0; at < flat.length; at += 3) edges.push({ u: flat[at], v: flat[at + 1], w: flat[at + 2] });
   return edges;
 }
-// The share counts all edges there could be, so that it means the same in every picture.
-const kept = (edges) => edges.slice(0, Math.round(width * (width - 1) * (1 - showing.hidden / 100)));
-const touches = (edge) => showing.found === null || edge.u === showing.found || edge.v === showing.found;
+// The share is of all possible edges, so that it means the same in every graph.
+const kept = (edges) => edges.slice(0, Math.round(width * (width - 1) * (1 - state.hidden / 100)));
+const touches = (edge) => state.search === null || edge.u === state.search || edge.v === state.search;
 
-// A curve from u to v that leaves and arrives at the rim of the dots; the two directions bend apart.
+// A curve from the rim of dot u to the rim of dot v; the two directions bend apart.
 function curve(u, v) {
   const [x0, y0] = data.place[u], [x1, y1] = data.place[v];
   const dx = x1 - x0, dy = y1 - y0, length = Math.hypot(dx, dy) || 1;
@@ -63,14 +68,19 @@ function curve(u, v) {
 
 // The circle is as large as the longest name leaves room for.
 function fit(name, font) {
-  const place = byId(name).clientWidth || 300, longest = Math.max(...data.short.map((text) => text.length));
-  const room = Math.max(place / 2 - longest * font * 0.56 - 2, place / 6);
-  for (const axis of ["x", "y"]) model(`${name}-${axis}`).setv({ start: -0.56 * place / room, end: 0.56 * place / room });
+  const size = byId(name).clientWidth || 300, longest = Math.max(...data.short.map((text) => text.length));
+  const room = Math.max(size / 2 - longest * font * 0.56 - 2, size / 6);
+  for (const axis of ["x", "y"]) model(`${name}-${axis}`).setv({ start: -0.56 * size / room, end: 0.56 * size / room });
 }
 
-function drawGraph(name, edges, largest, colour, difference = false) {
+// Draws a graph, or where it has no edges shows the sentence `empty` in its place.
+function drawGraph(name, edges, empty, largest, colour, difference = false) {
   const source = model(`${name}-edges`);
   if (source === null) return;
+  byId(name).hidden = !edges.length;
+  byId(`${name}-empty`).hidden = edges.length > 0;
+  byId(`${name}-empty`).textContent = edges.length ? "" : empty;
+  if (!edges.length) return;
   const drawn = kept(edges).slice(0, 400).reverse();
   const columns = { xs: [], ys: [], width: [], color: [], alpha: [], dash: [], sender: [], receiver: [], weight: [] };
   const heads = { x: [], y: [], angle: [], size: [], color: [], alpha: [] };
@@ -80,7 +90,7 @@ function drawGraph(name, edges, largest, colour, difference = false) {
     const paint = touches(edge) ? colour(edge.w) : FADED, alpha = touches(edge) ? 0.35 + 0.6 * share : 0.35;
     columns.xs.push(xs); columns.ys.push(ys); columns.width.push(0.6 + 4.4 * share * share);
     columns.color.push(paint); columns.alpha.push(alpha); columns.dash.push(edge.w < 0 && !difference ? "dashed" : "solid");
-    columns.sender.push(data.sensors[edge.u]); columns.receiver.push(data.sensors[edge.v]); columns.weight.push(shown(edge.w));
+    columns.sender.push(data.sensors[edge.u]); columns.receiver.push(data.sensors[edge.v]); columns.weight.push(formatted(edge.w));
     heads.x.push(xs[last]); heads.y.push(ys[last]);
     heads.angle.push(Math.atan2(ys[last] - ys[last - 1], xs[last] - xs[last - 1]) - Math.PI / 2);
     heads.size.push(6 + 6 * share); heads.color.push(paint); heads.alpha.push(Math.min(1, alpha + 0.2));
@@ -93,96 +103,112 @@ function drawGraph(name, edges, largest, colour, difference = false) {
   const nodes = { x: [], y: [], color: [], size: [], sensor: [] };
   const labels = { x: [], y: [], angle: [], align: [], text: [], color: [], font: [] };
   data.place.forEach(([x, y], at) => {
-    const here = at === showing.found, lit = showing.found === null || active.has(at) || here;
+    const isSearched = at === state.search, isLit = state.search === null || active.has(at) || isSearched;
     nodes.x.push(x); nodes.y.push(y); nodes.sensor.push(data.sensors[at]);
-    nodes.color.push(here ? "#d69e00" : lit ? INK : FADED); nodes.size.push((here ? 16 : 11) * (width > 24 ? 0.65 : 1));
+    nodes.color.push(isSearched ? "#d69e00" : isLit ? INK : FADED); nodes.size.push((isSearched ? 16 : 11) * (width > 24 ? 0.65 : 1));
     const angle = Math.atan2(y, x), left = Math.cos(angle) < -1e-6;
     labels.x.push(x * 1.12); labels.y.push(y * 1.12); labels.text.push(data.short[at]);
     labels.angle.push(left ? angle + Math.PI : angle); labels.align.push(left ? "right" : "left");
-    labels.color.push(lit ? INK : "#7b8794"); labels.font.push(`${font}px`);
+    labels.color.push(isLit ? INK : "#7b8794"); labels.font.push(`${font}px`);
   });
   model(`${name}-nodes`).data = nodes;
   model(`${name}-labels`).data = labels;
 }
 
-// The mean of the chosen class, and of all samples of the other classes together.
+// The mean graph of the selected class, and of all samples of the other classes.
 function classMeans() {
-  const held = data.readings[showing.reading], none = new Array(width * width).fill(0);
+  const view = data.views[state.view], none = new Array(width * width).fill(0);
   const others = none.slice();
   let count = 0;
-  for (const [code, mean] of Object.entries(held.means)) {
-    if (Number(code) === showing.code) continue;
+  for (const [code, mean] of Object.entries(view.means)) {
+    if (Number(code) === state.code) continue;
     const n = data.counts[code];
     count += n;
     mean.forEach((w, at) => { others[at] += n * w; });
   }
-  return { own: held.means[showing.code] || none, others: others.map((w) => (count ? w / count : 0)) };
+  return { own: view.means[state.code] || none, others: others.map((w) => (count ? w / count : 0)) };
 }
 
 function showGraphs() {
-  if (!data.readings.length) return;
-  const held = data.readings[showing.reading];
-  const name = `class ${data.classes[showing.code]}`;
-  const others = data.classes.length === 2 ? `class ${data.classes[1 - showing.code]}` : "all other classes";
+  if (!data.views.length) return;
+  const view = data.views[state.view];
+  const name = `class ${data.classes[state.code]}`;
+  const others = data.classes.length === 2 ? `class ${data.classes[1 - state.code]}` : "all other classes";
   document.querySelectorAll(".class-name").forEach((place) => { place.textContent = name; });
   document.querySelectorAll(".others-name").forEach((place) => { place.textContent = others; });
-  byId("reading-about").textContent = held.about;
-  byId("reading-warning").textContent = held.warning;
-  byId("reading-warning").hidden = !held.warning;
+  byId("view-about").textContent = view.about;
+  byId("view-warning").textContent = view.warnings[state.code] || "";
+  byId("view-warning").hidden = !view.warnings[state.code];
+  byId("view-empty").textContent = view.empty;
+  byId("view-empty").hidden = !view.empty;
+  byId("view-graphs").hidden = Boolean(view.empty);
+  byId("threshold").disabled = Boolean(view.empty);
+  byId("threshold-text").textContent = view.empty ? "this graph has no edges" : "";
+  if (view.empty) return;
   const means = classMeans(), own = edgesOf(means.own), rest = edgesOf(means.others);
   const difference = edgesOf(means.own.map((w, at) => w - means.others[at]));
   const largest = Math.max(...[own[0], rest[0]].map((edge) => (edge ? Math.abs(edge.w) : 0)));
-  drawGraph("graph-class", own, largest, () => CLASS);
-  drawGraph("graph-others", rest, largest, () => OTHERS);
-  drawGraph("graph-difference", difference, difference[0] ? Math.abs(difference[0].w) : 0, (w) => (w > 0 ? CLASS : OTHERS), true);
+  const noSamples = "There are no samples of this class.";
+  const otherCode = Object.keys(view.empty_classes).find((code) => Number(code) !== state.code);
+  drawGraph("graph-class", own, view.empty_classes[state.code] || noSamples, largest, () => CLASS);
+  drawGraph("graph-others", rest, view.empty_classes[otherCode] || noSamples, largest, () => OTHERS);
+  drawGraph("graph-difference", difference, "There is no difference: the two graphs are the same.",
+    difference[0] ? Math.abs(difference[0].w) : 0, (w) => (w > 0 ? CLASS : OTHERS), true);
   const left = kept(own), weakest = left[left.length - 1];
   byId("threshold-text").textContent = left.length
-    ? `${left.length} of ${own.length} edges shown, weight ${shown(Math.abs(weakest.w))} or more` : "no edge shown";
-  byId("evidence-card").hidden = !held.evidence.length;
-  fill(byId("evidence"), held.evidence.flatMap(([question, answer]) => [element("dt", question), element("dd", answer)]));
-  const q = held.q[showing.code] || null;
+    ? `${left.length} of ${own.length} edges shown, weight ${formatted(Math.abs(weakest.w))} or more` : "no edges shown";
+  const evidence = view.evidence[state.code] || [];
+  byId("evidence-card").hidden = !evidence.length;
+  fill(byId("evidence"), evidence.flatMap(([question, answer]) => [element("dt", question), element("dd", answer)]));
+  showDifferences(means, difference, view.q[state.code] || null);
+}
+
+function showDifferences(means, difference, q) {
   byId("q-head").hidden = !q;
   const rows = kept(difference).filter(touches);
   fill(byId("edge-table").tBodies[0], rows.slice(0, 50).map((edge) => {
     const at = edge.u * width + edge.v, row = element("tr");
     row.append(element("th", data.sensors[edge.u], "name"), element("td", data.sensors[edge.v], "name"));
     row.firstChild.scope = "row";
-    row.append(element("td", plain(means.own[at]), "number"), element("td", plain(means.others[at]), "number"), element("td", signed(edge.w), "number"));
+    row.append(element("td", withMinus(means.own[at]), "number extra"), element("td", withMinus(means.others[at]), "number extra"),
+      element("td", signed(edge.w), "number"));
     if (q) row.append(element("td", q[at].toFixed(3), "number"));
     return row;
   }));
-  byId("edge-note").textContent = `The ${Math.min(50, rows.length)} largest of ${difference.length} differences`
-    + (showing.found === null ? "." : ` that touch ${data.sensors[showing.found]}.`) 
-    + (q ? " Of the edges with q below 0.05, one in twenty is expected to differ by chance alone (permutation test, Benjamini-Hochberg)." : "");
+  const touching = state.search === null ? "" : ` that touch ${data.sensors[state.search]}`;
+  byId("edge-note").textContent = !rows.length ? `No differences${touching} are shown.`
+    : `The ${Math.min(50, rows.length)} largest of ${difference.length} differences${touching}.`
+    + (q ? " q is the Benjamini-Hochberg adjusted p-value of a permutation test: of all edges with q below 0.05, about 5 % are expected to be false discoveries." : "");
 }
 
 function showSearch() {
   const text = byId("search").value.trim().toLowerCase();
   const exact = data.sensors.findIndex((name) => name.toLowerCase() === text);
-  const near = exact >= 0 ? exact : data.sensors.findIndex((name) => name.toLowerCase().includes(text));
-  showing.found = text === "" || near < 0 ? null : near;
-  byId("search-text").textContent = text === "" ? "" : near < 0 ? "no such sensor" : `found ${data.sensors[near]}`;
-  if (showing.found !== null) showing.sensor = near;
+  const nearest = exact >= 0 ? exact : data.sensors.findIndex((name) => name.toLowerCase().includes(text));
+  state.search = text === "" || nearest < 0 ? null : nearest;
+  byId("search-text").textContent = text === "" ? "" : nearest < 0 ? "no such sensor" : `found ${data.sensors[nearest]}`;
+  if (state.search !== null) state.sensor = nearest;
 }
 
 // ------------------------------------------------------------------ one sample
 
+// Of two classes the probability of the positive one, of more that of the predicted one.
+const score = (at) => (binary ? data.samples[at].p[data.positive] : Math.max(...data.samples[at].p));
+const percent = (x) => `${(100 * x).toFixed(1)} %`;
+
 function listSamples() {
   const text = byId("sample-filter").value.trim().toLowerCase();
   const order = data.samples.map((_, at) => at).sort((a, b) => score(b) - score(a));
-  const wanted = order.filter((at) => text === "" || `${data.samples[at].id} ${data.classes[data.samples[at].label]}`.toLowerCase().includes(text));
-  fill(byId("sample"), wanted.map((at) => {
-    const held = data.samples[at];
-    const option = element("option", `${held.id} (truth ${data.classes[held.label]}; ${percent(score(at))})`);
+  const matching = order.filter((at) => text === "" || `${data.samples[at].id} ${data.classes[data.samples[at].label]}`.toLowerCase().includes(text));
+  fill(byId("sample"), matching.map((at) => {
+    const option = element("option", `${data.samples[at].id} (${data.classes[data.samples[at].label]}; ${percent(score(at))})`);
     option.value = String(at);
     return option;
   }));
-  byId("sample-count").textContent = wanted.length ? `${wanted.length} samples` : "no such sample";
-  if (wanted.length && !wanted.includes(showing.sample)) showing.sample = wanted[0];
-  byId("sample").value = String(showing.sample);
+  byId("sample-count").textContent = matching.length ? `${matching.length} samples` : "no such sample";
+  if (matching.length && !matching.includes(state.sample)) state.sample = matching[0];
+  byId("sample").value = String(state.sample);
 }
-const score = (at) => data.samples[at].p[data.classes.length - 1];
-const percent = (x) => `${(100 * x).toFixed(1)} %`;
 function fact(name, value) {
   const pair = element("div");
   pair.append(element("dt", name), element("dd", value === null ? "unknown" : value));
@@ -191,106 +217,105 @@ function fact(name, value) {
 
 function showSample() {
   if (!data.samples.length) return;
-  const held = data.samples[showing.sample];
-  const predicted = held.p.indexOf(Math.max(...held.p));
-  byId("sample-title").textContent = held.id;
+  const sample = data.samples[state.sample];
+  const predicted = sample.p.indexOf(Math.max(...sample.p)), explained = binary ? data.positive : predicted;
+  byId("sample-title").textContent = sample.id;
   fill(byId("sample-facts"), [
-    fact("Truth", data.classes[held.label]),
-    fact("Predicted", data.classes[predicted] + (predicted === held.label ? "" : " (wrong)")),
-    fact("Readings", String(held.time.length)),
-    fact("Sensors read", `${held.sensors.length} of ${width}`),
-    ...Object.entries(held.statics).map(([name, value]) => fact(name, value)),
+    fact("True class", data.classes[sample.label]),
+    fact("Predicted class", data.classes[predicted] + (predicted === sample.label ? "" : " (wrong)")),
+    fact("Readings", String(sample.time.length)),
+    fact("Sensors with readings", `${sample.sensors.length} of ${width}`),
+    ...Object.entries(sample.statics).map(([name, value]) => fact(name, value)),
   ]);
   fill(byId("sample-bars"), data.classes.map((name, code) => {
     const row = element("div", undefined, "bar"), track = element("span", undefined, "bar-track");
-    const bar = element("span", undefined, code === data.classes.length - 1 ? "bar-fill of-class" : "bar-fill");
-    bar.style.width = `${100 * held.p[code]}%`;
+    const bar = element("span", undefined, code === explained ? "bar-fill of-class" : "bar-fill");
+    bar.style.width = `${100 * sample.p[code]}%`;
     track.append(bar);
-    row.append(element("span", name, "name"), track, element("span", percent(held.p[code]), "number"));
+    row.append(element("span", name, "name"), track, element("span", percent(sample.p[code]), "number"));
     return row;
   }));
-  const asked = data.classes.length === 2 ? 1 : predicted;
-  byId("contribution-note").textContent = `Each sensor's readings are taken away in turn. Effect: by how much they raise (+) or lower (−) the log odds of ${data.classes[asked]}; beside it, its probability without them, now ${percent(held.p[asked])}.`;
-  const most = Math.max(...held.contribution.map(Math.abs), 1e-9);
-  const order = held.contribution.map((_, at) => at).filter((at) => countOf(held, at)).sort((a, b) => Math.abs(held.contribution[b]) - Math.abs(held.contribution[a]));
+  byId("contribution-note").textContent = `The readings of one sensor at a time are removed. Log odds: by how much they raise (+) or lower (−) the log odds of ${data.classes[explained]}. Without: its probability without them (with all readings: ${percent(sample.p[explained])}).`;
+  const largest = Math.max(...sample.contribution.map(Math.abs), 1e-9);
+  const order = sample.contribution.map((_, at) => at).filter((at) => countOf(sample, at)).sort((a, b) => Math.abs(sample.contribution[b]) - Math.abs(sample.contribution[a]));
   fill(byId("contributions").tBodies[0], order.map((at) => {
-    const row = element("tr", undefined, at === showing.found ? "found" : ""), effect = element("div", undefined, "effect"), bar = element("span");
-    const c = held.contribution[at], part = 50 * Math.abs(c) / most;
-    bar.style.cssText = `background:${c > 0 ? CLASS : OTHERS};width:${part}%;left:${c > 0 ? 50 : 50 - part}%`;
+    const row = element("tr", undefined, at === state.search ? "searched" : ""), effect = element("div", undefined, "effect"), bar = element("span");
+    const c = sample.contribution[at], share = 50 * Math.abs(c) / largest;
+    bar.style.cssText = `background:${c > 0 ? CLASS : OTHERS};width:${share}%;left:${c > 0 ? 50 : 50 - share}%`;
     effect.append(bar);
-    const pick = element("button", data.sensors[at], "link name");
-    pick.type = "button";
-    pick.addEventListener("click", () => { showing.sensor = at; showSensor(); byId("sensor").scrollIntoView({ block: "center" }); });
-    const name = element("th"), cell = element("td");
-    name.scope = "row"; name.append(pick); cell.append(effect);
-    row.append(name, cell, element("td", signed(c), "number"), element("td", percent(held.without[at]), "number"), element("td", String(countOf(held, at)), "number"));
+    const button = element("button", data.sensors[at], "link name");
+    button.type = "button";
+    button.addEventListener("click", () => { state.sensor = at; showSensor(); byId("sensor").scrollIntoView({ block: "center" }); });
+    const name = element("th"), cell = element("td", undefined, "extra");
+    name.scope = "row"; name.append(button); cell.append(effect);
+    row.append(name, cell, element("td", signed(c), "number"), element("td", percent(sample.without[at]), "number"), element("td", String(countOf(sample, at)), "number extra"));
     return row;
   }));
-  showReadings(held);
+  showReadings(sample);
   showSampleGraph();
 }
 
-function range(held, sensor) {
-  const at = held.sensors.indexOf(sensor);
-  return at < 0 ? [0, 0] : [held.start[at], at + 1 < held.start.length ? held.start[at + 1] : held.time.length];
+function range(sample, sensor) {
+  const at = sample.sensors.indexOf(sensor);
+  return at < 0 ? [0, 0] : [sample.start[at], at + 1 < sample.start.length ? sample.start[at + 1] : sample.time.length];
 }
-const countOf = (held, sensor) => { const [from, to] = range(held, sensor); return to - from; };
+const countOf = (sample, sensor) => { const [from, to] = range(sample, sensor); return to - from; };
 
 function showSampleGraph() {
-  if (!data.readings.length) return;
-  const graphs = data.readings[showing.reading].samples;
-  const edges = graphs ? edgesOfSample(graphs[showing.sample]) : [];
-  byId("sample-graph-note").textContent = graphs ? "" : "This reading has one graph per class, and none per sample.";
-  drawGraph("graph-sample", edges, edges[0] ? Math.abs(edges[0].w) : 0, (w) => (w > 0 ? INK : "#8a6d00"));
+  if (!data.views.length || !data.samples.length) return;
+  const view = data.views[state.view], edges = view.samples ? edgesOfSample(view.samples[state.sample]) : [];
+  const empty = view.samples ? view.empty_samples[state.sample] : view.empty || "This graph exists per class only, not per sample.";
+  drawGraph("graph-sample", edges, empty, edges[0] ? Math.abs(edges[0].w) : 0, (w) => (w > 0 ? INK : "#8a6d00"));
+  byId("sample-edge-list").hidden = !edges.length;
   fill(byId("sample-edges"), kept(edges).filter(touches).slice(0, 20).map((edge) =>
-    element("li", `${data.sensors[edge.u]} → ${data.sensors[edge.v]}: ${shown(edge.w)}`)));
+    element("li", `${data.sensors[edge.u]} → ${data.sensors[edge.v]}: ${formatted(edge.w)}`)));
 }
 
-// From blue over grey to red: how far a value lies below or above the mean of training.
+// From blue over grey to red: how far a value is below or above the training mean.
 function colourOf(z) {
-  const part = Math.min(1, Math.abs(z) / 2.5), end = z < 0 ? [33, 102, 172] : [178, 24, 43];
-  return `rgb(${[184, 192, 200].map((c, at) => Math.round(c + part * (end[at] - c))).join(",")})`;
+  const share = Math.min(1, Math.abs(z) / 2.5), end = z < 0 ? [33, 102, 172] : [178, 24, 43];
+  return `rgb(${[184, 192, 200].map((c, at) => Math.round(c + share * (end[at] - c))).join(",")})`;
 }
 
-function showReadings(held) {
-  const columns = { time: held.time, sensor: [], value: held.value, color: [], size: [], name: [], attention: [] };
-  held.sensors.forEach((sensor) => {
-    const [from, to] = range(held, sensor);
+function showReadings(sample) {
+  const columns = { time: sample.time, sensor: [], value: sample.value, color: [], size: [], name: [], attention: [] };
+  sample.sensors.forEach((sensor) => {
+    const [from, to] = range(sample, sensor);
     for (let n = from; n < to; n++) {
       columns.sensor.push(data.short[sensor]);
       columns.name.push(data.sensors[sensor]);
-      columns.color.push(colourOf((held.value[n] - data.mean[sensor]) / data.scale[sensor]));
-      columns.attention.push(held.attention ? shown(held.attention[n]) : "");
-      columns.size.push(held.attention ? Math.min(16, Math.max(4, 8 * Math.sqrt(held.attention[n]))) : 8);
+      columns.color.push(colourOf((sample.value[n] - data.mean[sensor]) / data.scale[sensor]));
+      columns.attention.push(sample.attention ? formatted(sample.attention[n]) : "");
+      columns.size.push(sample.attention ? Math.min(16, Math.max(4, 8 * Math.sqrt(sample.attention[n]))) : 8);
     }
   });
-  byId("attention-key").hidden = !held.attention;
-  const rows = held.sensors.map((sensor) => data.short[sensor]).reverse();
+  byId("attention-key").hidden = !sample.attention;
+  const rows = sample.sensors.map((sensor) => data.short[sensor]).reverse();
   model("readings-sensors").factors = rows.length ? rows : ["-"];
   model("readings-chart").height = 80 + 24 * Math.max(rows.length, 2);
   model("readings").data = columns;
-  fill(byId("sensor"), held.sensors.map((sensor) => {
+  fill(byId("sensor"), sample.sensors.map((sensor) => {
     const option = element("option", data.sensors[sensor]);
     option.value = String(sensor);
     return option;
   }));
-  if (!held.sensors.includes(showing.sensor)) showing.sensor = held.sensors.length ? held.sensors[0] : 0;
+  if (!sample.sensors.includes(state.sensor)) state.sensor = sample.sensors.length ? sample.sensors[0] : 0;
   showSensor();
 }
 
 function showSensor() {
   if (!data.samples.length) return;
-  const held = data.samples[showing.sample], sensor = showing.sensor, [from, to] = range(held, sensor);
+  const sample = data.samples[state.sample], sensor = state.sensor, [from, to] = range(sample, sensor);
   byId("sensor").value = String(sensor);
-  const time = held.time.slice(from, to), value = held.value.slice(from, to);
+  const time = sample.time.slice(from, to), value = sample.value.slice(from, to);
   const mean = data.mean[sensor], scale = data.scale[sensor];
-  model("sensor-usual").data = time.length ? { left: [Math.min(...held.time)], right: [Math.max(...held.time)], bottom: [mean - scale], top: [mean + scale] }
+  model("sensor-band").data = time.length ? { left: [Math.min(...sample.time)], right: [Math.max(...sample.time)], bottom: [mean - scale], top: [mean + scale] }
     : { left: [], right: [], bottom: [], top: [] };
   model("sensor").data = { time, value };
-  byId("chart-sensor").setAttribute("aria-label", `Readings of ${data.sensors[sensor]} in sample ${held.id}: ${time.length}`);
+  byId("chart-sensor").setAttribute("aria-label", `Readings of ${data.sensors[sensor]} in sample ${sample.id}: ${time.length}`);
   fill(byId("sensor-table").tBodies[0], time.map((t, at) => {
     const row = element("tr");
-    row.append(element("td", shown(t), "number"), element("td", String(value[at]), "number"));
+    row.append(element("td", formatted(t), "number"), element("td", String(value[at]), "number"));
     return row;
   }));
 }
@@ -298,36 +323,47 @@ function showSensor() {
 // ------------------------------------------------------------------ start
 
 function listen(id, event, action) {
-  if (has(id)) byId(id).addEventListener(event, action);
+  if (exists(id)) byId(id).addEventListener(event, action);
 }
 function step(by) {
-  const options = [...byId("sample").options], at = options.findIndex((option) => Number(option.value) === showing.sample);
+  const options = [...byId("sample").options], at = options.findIndex((option) => Number(option.value) === state.sample);
   if (!options.length) return;
-  showing.sample = Number(options[(at + by + options.length) % options.length].value);
-  byId("sample").value = String(showing.sample);
+  state.sample = Number(options[(at + by + options.length) % options.length].value);
+  byId("sample").value = String(state.sample);
   showSample();
 }
 function showAll() { showGraphs(); showSample(); }
 
+// The bar with the graph settings sticks to the top of wide windows; what is scrolled to must not end up behind it.
+function reserveRoomForControls() {
+  const bar = byId("graph-controls");
+  const sticks = bar !== null && getComputedStyle(bar).position === "sticky";
+  document.documentElement.style.scrollPaddingTop = sticks ? `${bar.offsetHeight + 12}px` : "";
+}
+
 async function start() {
   Bokeh.set_log_level("error");
-  for (const [place, item] of Object.entries(charts)) if (has(place)) await Bokeh.embed.embed_item(item, place);
-  listen("reading", "change", (event) => { showing.reading = Number(event.target.value); showGraphs(); showSampleGraph(); });
-  listen("class", "change", (event) => { showing.code = Number(event.target.value); showGraphs(); });
-  listen("threshold", "input", (event) => { showing.hidden = Number(event.target.value); showGraphs(); showSampleGraph(); });
+  for (const [place, item] of Object.entries(charts)) if (exists(place)) await Bokeh.embed.embed_item(item, place);
+  listen("view", "change", (event) => { state.view = Number(event.target.value); showGraphs(); showSampleGraph(); });
+  listen("class", "change", (event) => { state.code = Number(event.target.value); showGraphs(); });
+  listen("threshold", "input", (event) => { state.hidden = Number(event.target.value); showGraphs(); showSampleGraph(); });
   listen("search", "input", () => { showSearch(); showAll(); });
-  listen("sample", "change", (event) => { showing.sample = Number(event.target.value); showSample(); });
+  listen("sample", "change", (event) => { state.sample = Number(event.target.value); showSample(); });
   listen("sample-filter", "input", () => { listSamples(); showSample(); });
-  listen("sensor", "change", (event) => { showing.sensor = Number(event.target.value); showSensor(); });
+  listen("sensor", "change", (event) => { state.sensor = Number(event.target.value); showSensor(); });
   listen("previous", "click", () => step(-1));
   listen("next", "click", () => step(1));
-  if (has("threshold")) byId("threshold").value = String(showing.hidden);
+  if (exists("threshold")) byId("threshold").value = String(state.hidden);
   document.querySelectorAll("form").forEach((form) => form.addEventListener("submit", (event) => event.preventDefault()));
-  if (data.samples.length) { listSamples(); byId("sample").selectedIndex = 0; showing.sample = Number(byId("sample").value); }
+  if (data.samples.length) { listSamples(); byId("sample").selectedIndex = 0; state.sample = Number(byId("sample").value); }
   showAll();
+  reserveRoomForControls();
   window.addEventListener("beforeprint", () => { showGraphs(); showSampleGraph(); });
-  let waiting = null;
-  window.addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(() => { showGraphs(); showSampleGraph(); }, 150); });
+  let timer = null;
+  window.addEventListener("resize", () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => { showGraphs(); showSampleGraph(); reserveRoomForControls(); }, 150);
+  });
   document.documentElement.dataset.ready = "yes";
 }
 start();

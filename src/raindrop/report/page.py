@@ -1,4 +1,4 @@
-"""A report as one HTML file that needs nothing else: no network, no folder beside it."""
+"""Renders a report as one self-contained HTML file: no network, no other files."""
 
 from __future__ import annotations
 
@@ -16,52 +16,45 @@ from numpy.typing import NDArray
 from raindrop.files import to_json, write_text
 from raindrop.graphs.graph import SensorGraphs
 from raindrop.report.cases import Case
-from raindrop.report.content import HIDDEN, Report
-from raindrop.report.figures import PALETTE, all_figures
-from raindrop.report.graphs import Reading
+from raindrop.report.charts import PALETTE, all_charts
+from raindrop.report.content import HIDDEN_SHARES, Report
+from raindrop.report.graph_views import GraphView
 
-FIGURES = ("auroc", "auprc", "accuracy", "f1", "brier", "log_loss")
+METRICS = ("auroc", "auprc", "accuracy", "f1", "brier", "log_loss")
 
-EDGES_OF_A_SAMPLE = 100  # a picture with more cannot be read
-NAMES = {
-    "auroc": "AUROC",
-    "auprc": "AUPRC",
-    "accuracy": "Accuracy",
-    "f1": "F1, mean over classes",
-    "brier": "Brier score (lower is better)",
-    "log_loss": "Log loss (lower is better)",
-}
+MAX_EDGES_PER_SAMPLE = 100  # a plot with more is unreadable
 
 
 def write_page(report: Report, path: str | os.PathLike[str]) -> Path:
-    """Write the page; whole or not at all."""
+    """Write the page, atomically."""
     write_text(path, page(report))
     return Path(path)
 
 
 def page(report: Report) -> str:
-    """The page as text. What comes from data is escaped: by Jinja in the markup, by `inert` in the scripts."""
+    """The page as text. Everything from the data is escaped: by Jinja in the markup, by `script_json` in scripts."""
     environment = Environment(
         loader=PackageLoader("raindrop", "report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     here = files("raindrop.report")
     return environment.get_template("page.html").render(
         report=report,
-        figures=FIGURES,
-        names=NAMES,
-        hidden=HIDDEN,
+        metrics=METRICS,
+        names=report.metric_names,
+        positive=None if report.positive is None else report.classes[report.positive],
+        hidden_shares=HIDDEN_SHARES,
         palette=PALETTE,
         style=here.joinpath("page.css").read_text(encoding="utf-8"),
         script=here.joinpath("page.js").read_text(encoding="utf-8"),
         bokeh="\n".join(Resources(mode="inline", components=["bokeh"]).js_raw),
-        data=inert(page_data(report)),
-        charts=inert(all_figures(report)),
+        data=script_json(page_data(report)),
+        charts=script_json(all_charts(report)),
         percent=lambda share: f"{100 * share:.0f} %",
     )
 
 
-def inert(content: Any) -> str:
-    """JSON that can stand in a <script> element: it cannot end the element, nor start a comment."""
+def script_json(content: Any) -> str:
+    """JSON that is safe inside a <script> element: it cannot end the element or start a comment."""
     text = to_json(content, separators=(",", ":"))
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
@@ -69,39 +62,47 @@ def inert(content: Any) -> str:
 
 
 def page_data(report: Report) -> dict[str, Any]:
-    """What the script of the page works on, compact."""
-    place = circle(report.sensors)
+    """The data for the script of the page, compact."""
     counts = np.bincount(report.truth, minlength=len(report.classes))
     mean, scale = report.scale
     return {
         "sensors": report.sensors,
         "short": shortened(report.sensors),
         "classes": report.classes,
+        "positive": report.positive,
         "counts": counts.tolist(),
-        "place": digits(place, 5),
+        "place": digits(circle(report.sensors), 5),
         "mean": digits(mean, 5),
         "scale": digits(scale, 5),
-        "readings": [_reading(held, report) for held in report.readings],
+        "views": [_view(view, report) for view in report.graph_views],
         "samples": [_case(case) for case in report.cases],
     }
 
 
-def _reading(held: Reading, report: Report) -> dict[str, Any]:
+def _view(view: GraphView, report: Report) -> dict[str, Any]:
+    graphs = view.graphs
     return {
-        "name": held.name,
-        "about": held.about,
-        "evidence": held.evidence,
-        "warning": held.warning,
-        "q": {code: digits(q.ravel(), 2) for code, q in held.q.items()},
-        "means": {code: digits(graph.weights.ravel(), 3) for code, graph in held.means.items()},
-        "samples": None if held.graphs is None else [strongest(held.graphs, at) for at in report.chosen],
+        "name": view.name,
+        "about": view.about,
+        "empty": view.empty,
+        "empty_classes": {code: graph.describe_empty() for code, graph in view.means.items() if graph.is_empty},
+        "evidence": view.evidence,
+        "warnings": view.warnings,
+        "q": {code: digits(q.ravel(), 2) for code, q in view.q.items()},
+        "means": {code: digits(graph.weights.ravel(), 3) for code, graph in view.means.items()},
+        "samples": None if graphs is None else [strongest(graphs, at) for at in report.case_positions],
+        "empty_samples": [] if graphs is None else [_empty_sample(graphs, at) for at in report.case_positions],
     }
 
 
-def strongest(graphs: SensorGraphs, at: int) -> list[float]:
-    """The strongest edges of a sample between different sensors, flat: sender, receiver, weight, and again."""
-    weights = np.where(np.eye(len(graphs.sensors), dtype=bool), 0, graphs.weights[at])
-    order = np.argsort(-np.abs(weights), axis=None, kind="stable")[:EDGES_OF_A_SAMPLE]
+def _empty_sample(graphs: SensorGraphs, position: int) -> str:
+    return graphs[graphs.ids[position]].describe_empty()
+
+
+def strongest(graphs: SensorGraphs, position: int) -> list[float]:
+    """A sample's strongest edges between different sensors as one flat list: sender, receiver, weight, sender, ..."""
+    weights = np.where(np.eye(len(graphs.sensors), dtype=bool), 0, graphs.weights[position])
+    order = np.argsort(-np.abs(weights), axis=None, kind="stable")[:MAX_EDGES_PER_SAMPLE]
     order = order[weights.ravel()[order] != 0]
     sender, receiver = np.unravel_index(order, weights.shape)
     flat: list[float] = []
@@ -123,7 +124,7 @@ def _case(case: Case) -> dict[str, Any]:
         "attention": None if case.attention is None else digits(case.attention, 2),
         "contribution": digits(case.contribution, 3),
         "without": digits(case.without, 3),
-        "statics": {name: None if value is None else str(value) for name, value in case.statics.items()},
+        "statics": {name: None if value is None else static_text(value) for name, value in case.statics.items()},
     }
 
 
@@ -134,18 +135,26 @@ def circle(sensors: tuple[str, ...]) -> NDArray[np.float64]:
     return at[:, ::-1] if len(sensors) > 1 else np.zeros((len(sensors), 2))
 
 
-def shortened(sensors: tuple[str, ...], most: int = 16) -> list[str]:
-    """Names for pictures: cut where they are long, and numbered where the cut makes two the same."""
-    cut = [name if len(name) <= most else f"{name[: most - 1]}…" for name in sensors]
-    return [name if cut.count(name) == 1 else f"{name} {at + 1}" for at, name in enumerate(cut)]
+def shortened(sensors: tuple[str, ...], length: int = 16) -> list[str]:
+    """Names for charts: long ones lose their middle, and a number is added where two would be the same."""
+    end = length // 2 - 1
+    short = [name if len(name) <= length else f"{name[: length - end - 1]}…{name[-end:]}" for name in sensors]
+    return [name if short.count(name) == 1 else f"{name} {at + 1}" for at, name in enumerate(short)]
+
+
+def static_text(value: Any) -> str:
+    """A static attribute as text; a float has at most five significant digits, but all digits before the point."""
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.5g}" if abs(value) < 1e5 else f"{value:.0f}"
 
 
 def digits(values: NDArray[Any], number: int) -> list[Any]:
-    """Values rounded to so many significant digits, as a list; null where there is no number."""
+    """Values rounded to a number of significant digits, as a list."""
     values = np.asarray(values, dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         power = np.where(values == 0, 0, np.floor(np.log10(np.abs(values))))
     power = number - 1 - np.nan_to_num(power, posinf=0, neginf=0)
-    up, down = 10.0 ** np.maximum(power, 0), 10.0 ** np.maximum(-power, 0)  # so that only whole numbers are divided
+    up, down = 10.0 ** np.maximum(power, 0), 10.0 ** np.maximum(-power, 0)  # so that only integers are divided
     rounded: list[Any] = (np.round(values * up / down) / up * down).tolist()
     return rounded

@@ -1,10 +1,11 @@
-"""Pictures for papers and slides. Every function returns a matplotlib Figure and shows nothing by itself.
+"""Plots for papers and slides. Every function returns a matplotlib Figure and does not show it.
 
-Names from the data are drawn as they are: a $ or _ in a name is no formula.
+Names from the data are drawn literally: a $ or _ in a name is not read as a formula.
 """
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,10 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import precision_recall_curve, roc_curve
 
+from raindrop.batch.host import to_numpy
 from raindrop.errors import ConfigError, DataError, MissingExtraError
 from raindrop.estimators.classifier import Classifier
 from raindrop.graphs.graph import SensorGraph
+from raindrop.report.content import positive_second
 from raindrop.table.event_table import EventTable
+from raindrop.table.hide import hide_random_sensors
+from raindrop.tasks.bootstrap import bootstrap
 from raindrop.tasks.metrics import reliability_curve
 
 try:
@@ -24,25 +29,30 @@ try:
     from matplotlib.figure import Figure
     from matplotlib.patches import FancyArrowPatch
 except ImportError as error:
-    raise MissingExtraError(error.name or "matplotlib", "plot", "Drawing pictures") from None
+    raise MissingExtraError(error.name or "matplotlib", "plot", "Drawing plots") from None
 
 ORANGE, BLUE, INK, GREY = "#b4531a", "#1f5f8b", "#1a2433", "#9aa5b1"
 COLOURS = (ORANGE, BLUE, "#4b7f32", "#7a4b9c", "#8a6d00", "#b03060", "#008080", "#6b7785")
 
 
-def graph(held: SensorGraph, *, top: int = 50, title: str | None = None, warning: str = "") -> Figure:
-    """A graph's `top` strongest edges, sensors on a circle; negative weights are blue. `warning` goes on the figure."""
+def graph(sensor_graph: SensorGraph, *, top: int = 50, title: str | None = None, warning: str = "") -> Figure:
+    """The `top` strongest edges of a graph, sensors on a circle; negative weights are blue.
+
+    `warning` is printed on the figure. A graph without edges is one sentence that says why.
+    """
     figure, (axes,) = _panels(1, 5.5)
-    _draw_graph(axes, held, top, _largest([held], top), held.name if title is None else title)
+    title = sensor_graph.name if title is None else title
+    _draw_graph(axes, sensor_graph, top, _largest([sensor_graph], top), title)
     _warn(figure, warning)
     return figure
 
 
 def class_graphs(by_class: Mapping[Any, SensorGraph], *, top: int = 50, warning: str = "") -> Figure:
-    """The paper's figure: the mean graph of each class, widths on one scale; of two classes, also their difference.
+    """The paper's figure: the mean graph of each class, with widths on one scale; of two classes also the difference.
 
-    `by_class` is what `SensorGraphs.by_class` gives. In the difference an edge is orange where it is stronger in the
-    second class and blue where it is stronger in the first. `warning`, such as `Stability.reason`, goes on the figure.
+    `by_class` is the result of `SensorGraphs.by_class`. In the difference an edge is orange where it is stronger in
+    the second class and blue where it is stronger in the first. `warning`, such as `Stability.reason`, is printed on
+    the figure.
     """
     if not by_class:
         raise DataError("There is no class, so there is no graph to draw.")
@@ -50,58 +60,62 @@ def class_graphs(by_class: Mapping[Any, SensorGraph], *, top: int = 50, warning:
     two = len(graphs) == 2
     figure, panels = _panels(len(graphs) + two, 4.6)
     largest = _largest(graphs, top)
-    for axes, name, held in zip(panels, names, graphs, strict=False):
-        _draw_graph(axes, held, top, largest, name)
+    for axes, name, each in zip(panels, names, graphs, strict=False):
+        _draw_graph(axes, each, top, largest, name)
     if two:
         difference = graphs[1] - graphs[0]
-        title = f"{names[1]} minus {names[0]}, the {top} largest"
+        title = f"{names[1]} minus {names[0]}, {top} largest"
         _draw_graph(panels[-1], difference, top, _largest([difference], top), title)
     _warn(figure, warning)
     return figure
 
 
-def heat_map(held: SensorGraph, *, title: str | None = None, warning: str = "") -> Figure:
-    """All weights of a graph as a table of colours: a row sends, a column receives."""
-    size = max(4.0, 0.26 * len(held.sensors) + 2)
+def heat_map(graph: SensorGraph, *, title: str | None = None, warning: str = "") -> Figure:
+    """All weights of a graph as a matrix of colours; rows are senders, columns are receivers.
+
+    Where no edge connects two sensors, a sentence below the matrix says why.
+    """
+    size = max(4.0, 0.26 * len(graph.sensors) + 2)
     figure = Figure(figsize=(size + 1, size), layout="constrained")
     axes = figure.add_subplot()
-    largest = float(np.abs(held.weights).max()) or 1.0
-    signed = bool((held.weights < 0).any())
+    largest = float(np.abs(graph.weights).max()) or 1.0
+    signed = bool((graph.weights < 0).any())
     norm = TwoSlopeNorm(0, -largest, largest) if signed else Normalize(0, largest)
-    image = axes.imshow(held.weights, cmap="RdBu_r" if signed else "Oranges", norm=norm)
-    at = np.arange(len(held.sensors))
-    axes.set_xticks(at, held.sensors, rotation=90, fontsize=8)
-    axes.set_yticks(at, held.sensors, fontsize=8)
+    image = axes.imshow(graph.weights, cmap="RdBu_r" if signed else "Oranges", norm=norm)
+    positions = np.arange(len(graph.sensors))
+    axes.set_xticks(positions, graph.sensors, rotation=90, fontsize=8)
+    axes.set_yticks(positions, graph.sensors, fontsize=8)
     _literal(axes)
     axes.set_xlabel("receiver")
     axes.set_ylabel("sender")
-    _title(axes, held.name if title is None else title)
+    _title(axes, graph.name if title is None else title)
     figure.colorbar(image, ax=axes, label="weight", shrink=0.8)
-    _warn(figure, warning)
+    _warn(figure, " ".join(text for text in (graph.describe_empty(), warning) if text))
     return figure
 
 
-def sample(classifier: Classifier, table: EventTable, name: str, *, most: int = 12) -> Figure:
-    """A sample's readings, a panel per sensor, with the model's attention over time below each where it has any.
+def sample(classifier: Classifier, table: EventTable, name: str, *, max_sensors: int = 12) -> Figure:
+    """A sample's readings, one panel per sensor, with the model's attention over time below each where it has any.
 
-    Shown are the `most` sensors with most readings. A bar's height is the attention of that sensor to that time.
+    Only the `max_sensors` sensors with most readings are drawn. A bar's height is the sensor's attention to that time.
     """
     one = table[[name]].in_unit(classifier.time_unit_)
-    weights = _attention(classifier, one)
+    attention = _attention(classifier, one)
     counts = np.bincount(one.sensor[one.rows()], minlength=len(one.sensors))
-    chosen = [code for code in np.argsort(-counts, kind="stable")[:most].tolist() if counts[code]]
-    figure = Figure(figsize=(8, 1.1 * max(len(chosen), 1) + 1), layout="constrained")
-    panels = figure.subplots(max(len(chosen), 1), 1, sharex=True, squeeze=False)[:, 0]
+    codes = [code for code in np.argsort(-counts, kind="stable")[:max_sensors].tolist() if counts[code]]
+    figure = Figure(figsize=(8, 1.1 * max(len(codes), 1) + 1), layout="constrained")
+    panels = figure.subplots(max(len(codes), 1), 1, sharex=True, squeeze=False)[:, 0]
     time, sensor, value = (np.asarray(column[one.rows()]) for column in (one.time, one.sensor, one.value))
-    for axes, code in zip(panels, chosen, strict=False):
-        mine = sensor == code
-        axes.plot(time[mine], value[mine], "o-", color=BLUE, markersize=3, linewidth=0.8)
+    for axes, code in zip(panels, codes, strict=False):
+        of_sensor = sensor == code
+        axes.plot(time[of_sensor], value[of_sensor], "o-", color=BLUE, markersize=3, linewidth=0.8)
         axes.set_ylabel(one.sensors[code], rotation=0, ha="right", va="center", fontsize=8, parse_math=False)
         axes.tick_params(labelsize=7)
-        if weights is not None and one.sensors[code] in classifier.scaler_.sensors:
-            column = weights[1][:, classifier.scaler_.sensors.index(one.sensors[code])]
+        if attention is not None and one.sensors[code] in classifier.scaler_.sensors:
+            times, weights = attention
+            column = weights[:, classifier.scaler_.sensors.index(one.sensors[code])]
             below = axes.twinx()
-            below.vlines(weights[0], 0, column, color=ORANGE, alpha=0.6, linewidth=1.2)
+            below.vlines(times, 0, column, color=ORANGE, alpha=0.6, linewidth=1.2)
             below.set_ylim(0, 3 * max(float(column.max()), 1e-9))
             below.set_yticks([])
     panels[-1].set_xlabel(f"time in {one.time_unit}")
@@ -119,54 +133,58 @@ def robustness(
     seed: int = 0,
 ) -> Figure:
     """AUROC against the share of sensors hidden in each sample, with 95 % bootstrap intervals over samples."""
-    from raindrop.table.hide import hide_random_sensors
-    from raindrop.tasks.bootstrap import bootstrap
-
     if not classifiers:
-        raise ConfigError("There is no classifier to draw a curve of.")
+        raise ConfigError("There is no classifier to draw a curve for.")
     figure, (axes,) = _panels(1, 4.5)
     for at, (name, classifier) in enumerate(classifiers.items()):
-        truth = classifier.truth(table)
-        hidden = [hide_random_sensors(table, share, seed=seed) for share in shares]
-        found = [bootstrap(truth, classifier.predict_proba(part), ["auroc"], seed=seed)["auroc"] for part in hidden]
+        truth, positive = classifier.truth(table), classifier.positive_code_
+        partial = [hide_random_sensors(table, share, seed=seed) for share in shares]
+        pairs = [positive_second(truth, classifier.predict_proba(each), positive) for each in partial]
+        intervals = [bootstrap(*pair, ["auroc"], seed=seed)["auroc"] for pair in pairs]
         colour, percent = COLOURS[at % len(COLOURS)], [100 * share for share in shares]
-        axes.plot(percent, [held.value for held in found], "o-", color=colour, label=_plain(name))
-        low, high = [held.low for held in found], [held.high for held in found]
+        axes.plot(percent, [each.value for each in intervals], "o-", color=colour, label=_escaped(name))
+        low, high = [each.low for each in intervals], [each.high for each in intervals]
         axes.fill_between(percent, low, high, color=colour, alpha=0.15, linewidth=0)
+    positive_labels = {str(classifier.positive_) for classifier in classifiers.values()}
+    about = positive_labels.pop() if len(positive_labels) == 1 else "positive class"
     axes.set_xlabel("share of sensors hidden in each sample, in %")
-    axes.set_ylabel("AUROC")
+    axes.set_ylabel(f"AUROC ({'mean over classes' if about == 'None' else about})", parse_math=False)
     axes.legend(frameon=False)
     return figure
 
 
-def scores(truth: ArrayLike, probabilities: Mapping[str, NDArray[Any]], *, label: str = "") -> Figure:
-    """ROC curve, precision against recall, and calibration of the second of two classes, for each model by name.
+def scores(
+    truth: ArrayLike, probabilities: Mapping[str, NDArray[Any]], *, positive: str = "class 1", label: str = ""
+) -> Figure:
+    """ROC curve, precision-recall curve and calibration of the positive class of two, for each model by name.
 
-    truth: 0 or 1 of each sample; probabilities: by name, (samples, 2).
+    truth: 1 for samples of the positive class, 0 for others; probabilities: by name, (samples, 2), the second column
+    for the positive class; positive: its name, for the axes.
     """
     codes = np.asarray(truth).astype(np.int64)
     if not probabilities or not set(np.unique(codes)) == {0, 1}:
         raise DataError("Curves need at least one model, and samples of two classes, given as 0 and 1.")
-    figure, (roc, recall, honest) = _panels(3, 4.0)
+    figure, (roc, recall, reliability) = _panels(3, 4.0)
     for at, (name, probability) in enumerate(probabilities.items()):
         if probability.shape != (len(codes), 2):
             raise DataError(f"'{name}': probabilities of shape {probability.shape}, but {(len(codes), 2)} is needed.")
         colour = COLOURS[at % len(COLOURS)]
-        roc.plot(*roc_curve(codes, probability[:, 1])[:2], color=colour, label=_plain(name))
-        precision, called, _ = precision_recall_curve(codes, probability[:, 1])
-        recall.plot(called, precision, color=colour)
-        held = reliability_curve(codes, probability)
-        reach = [held.observed - held.low, held.high - held.observed]
-        honest.errorbar(held.predicted, held.observed, np.maximum(reach, 0), fmt="o-", color=colour, markersize=4)
+        roc.plot(*roc_curve(codes, probability[:, 1])[:2], color=colour, label=_escaped(name))
+        precisions, recalls, _ = precision_recall_curve(codes, probability[:, 1])
+        recall.plot(recalls, precisions, color=colour)
+        groups = reliability_curve(codes, probability)
+        error = np.maximum([groups.observed - groups.low, groups.high - groups.observed], 0)
+        reliability.errorbar(groups.predicted, groups.observed, error, fmt="o-", color=colour, markersize=4)
     roc.plot([0, 1], [0, 1], "--", color=GREY)
     recall.axhline(codes.mean(), linestyle="--", color=GREY)
-    honest.plot([0, 1], [0, 1], "--", color=GREY)
+    reliability.plot([0, 1], [0, 1], "--", color=GREY)
     for axes, x, y in (
-        (roc, "false positive rate", "true positive rate"),
-        (recall, "recall", "precision"),
-        (honest, "predicted probability", "share that came true"),
+        (roc, "false positive rate", f"true positive rate ({positive})"),
+        (recall, "recall", f"precision ({positive})"),
+        (reliability, "predicted probability", f"observed share ({positive})"),
     ):
-        axes.set(xlabel=x, ylabel=y, xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+        axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), xlabel=x)
+        axes.set_ylabel(y, parse_math=False)
     roc.legend(frameon=False)
     figure.suptitle(label, fontsize=10, parse_math=False)
     return figure
@@ -181,19 +199,25 @@ def _panels(number: int, size: float) -> tuple[Figure, list[Axes]]:
 
 
 def _largest(graphs: Sequence[SensorGraph], top: int) -> float:
-    """The size of the strongest edge that is drawn; 1 where there is none."""
-    strongest = [held.strongest(top).weights for held in graphs]
+    """The absolute weight of the strongest edge; 1 where there is none."""
+    strongest = [graph.strongest(top).weights for graph in graphs]
     return max((float(np.abs(weights).max(initial=0)) for weights in strongest), default=0) or 1.0
 
 
-def _draw_graph(axes: Axes, held: SensorGraph, top: int, largest: float, title: str) -> None:
+def _draw_graph(axes: Axes, graph: SensorGraph, top: int, largest: float, title: str) -> None:
     """Sensors on a circle, an arrow per edge; its width and opacity are the weight's share of `largest`."""
     if top < 1:
-        raise ConfigError(f"top={top}: a picture has at least one edge.")
-    angle = np.pi / 2 - 2 * np.pi * np.arange(len(held.sensors)) / max(len(held.sensors), 1)
+        raise ConfigError(f"top={top}: a plot needs at least one edge.")
+    axes.axis("off")
+    _title(axes, title)
+    if graph.is_empty:
+        sentence = textwrap.fill(graph.describe_empty(), 40)
+        axes.text(0.5, 0.5, sentence, ha="center", va="center", transform=axes.transAxes, parse_math=False)
+        return
+    angle = np.pi / 2 - 2 * np.pi * np.arange(len(graph.sensors)) / max(len(graph.sensors), 1)
     place = np.column_stack([np.cos(angle), np.sin(angle)])
-    number = {name: at for at, name in enumerate(held.sensors)}
-    for sender, receiver, weight in reversed(held.top(top).rows()):
+    number = {name: at for at, name in enumerate(graph.sensors)}
+    for sender, receiver, weight in reversed(graph.top(top).rows()):
         share = abs(weight) / largest
         axes.add_patch(
             FancyArrowPatch(
@@ -210,7 +234,7 @@ def _draw_graph(axes: Axes, held: SensorGraph, top: int, largest: float, title: 
             )
         )
     axes.plot(place[:, 0], place[:, 1], "o", color=INK, markersize=5)
-    for name, (x, y), turn in zip(held.sensors, place, np.degrees(angle), strict=True):
+    for name, (x, y), turn in zip(graph.sensors, place, np.degrees(angle), strict=True):
         left = x < -1e-9
         axes.text(
             1.08 * x,
@@ -220,27 +244,21 @@ def _draw_graph(axes: Axes, held: SensorGraph, top: int, largest: float, title: 
             rotation_mode="anchor",
             ha="right" if left else "left",
             va="center",
-            fontsize=8 if len(held.sensors) <= 24 else 6.5,
+            fontsize=8 if len(graph.sensors) <= 24 else 6.5,
             parse_math=False,
         )
     axes.set(xlim=(-1.75, 1.75), ylim=(-1.75, 1.75), aspect="equal")
-    axes.axis("off")
-    _title(axes, title)
 
 
 def _attention(classifier: Classifier, one: EventTable) -> tuple[NDArray[Any], NDArray[Any]] | None:
     """The times of a sample, and (times, sensors) the attention to them; None where the model has none."""
-    import torch
-
-    with torch.inference_mode():
-        for batch in classifier.batches(one):
-            weights = classifier.model_.eval()(batch).time_weights
-            return None if weights is None else (batch.time.numpy(), weights.numpy())
+    for batch, output in classifier.run_model(one):
+        return None if output.time_weights is None else (to_numpy(batch.time), to_numpy(output.time_weights))
     return None
 
 
 def _warn(figure: Figure, warning: str) -> None:
-    """A framed sentence below the picture, so that it is not copied without it."""
+    """A framed warning below the plot, so that the plot is not copied without it."""
     if warning:
         box = {"facecolor": "#fff4e0", "edgecolor": "#b7791f", "boxstyle": "round,pad=0.4"}
         figure.supxlabel(f"Warning: {warning}", fontsize=9, color=INK, wrap=True, bbox=box, parse_math=False)
@@ -255,6 +273,6 @@ def _literal(axes: Axes) -> None:
         text.set_parse_math(False)
 
 
-def _plain(name: str) -> str:
-    """A name for a legend, which reads formulas: a $ stands for itself."""
+def _escaped(name: str) -> str:
+    """A name for a legend, where $ would start a formula."""
     return name.replace("$", r"\$")

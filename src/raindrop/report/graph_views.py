@@ -1,0 +1,176 @@
+"""The sensor graphs of a report, each with the evidence for and against it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raindrop.errors import ConfigError
+from raindrop.estimators.classifier import Classifier
+from raindrop.explain.faithfulness import faithfulness
+from raindrop.explain.information import information_graphs
+from raindrop.explain.probe import probe_graph
+from raindrop.graphs.distances import distances
+from raindrop.graphs.empty import no_shared_times_reason
+from raindrop.graphs.evidence import bootstrap, difference_test, stability
+from raindrop.graphs.graph import SensorGraph, SensorGraphs
+from raindrop.table.event_table import EventTable
+
+INFORMATION = (
+    "How much worse the receiver's readings are predicted without the sender's messages: the increase of the squared "
+    "error, in units of the receiver's variance. About 0 where the messages do not help, negative where they mislead."
+)
+WEIGHTS = (
+    "The edge weights of the paper's Eq. 3, which scale the messages. A large weight means that the model uses the "
+    "edge strongly; it does not mean that the messages along it are informative."
+)
+PROBE = (
+    "The share of the variance of the receiver's readings that only the sender's embeddings at the same time explain, "
+    "by linear regression: what could be predicted, whether or not the model does it. One graph per class, none per "
+    "sample."
+)
+Answers = list[tuple[str, str]]  # question and answer
+MAX_SAMPLES = 400  # on which faithfulness and distances are computed
+
+
+@dataclass(frozen=True)
+class GraphView:
+    """One kind of sensor graph of a model."""
+
+    name: str
+    about: str
+    means: dict[int, SensorGraph]
+    """By class."""
+    graphs: SensorGraphs | None = None
+    """Of every sample of the report, where this kind has graphs per sample."""
+    evidence: dict[int, Answers] = field(default_factory=dict)
+    """By class: questions about its difference from the other classes, and their answers."""
+    warnings: dict[int, str] = field(default_factory=dict)
+    """By class: the answers that are a reason not to trust the graph."""
+    q: dict[int, NDArray[np.float64]] = field(default_factory=dict)
+    """By class, (u, v): the adjusted p-value of the edge's difference from all other classes."""
+
+    @property
+    def empty(self) -> str:
+        """One sentence saying why no class has any edge; an empty string where one has."""
+        sentences = [graph.describe_empty() for graph in self.means.values()]
+        return sentences[0] if all(sentences) else ""
+
+
+def graph_views(
+    classifier: Classifier,
+    table: EventTable,
+    truth: NDArray[np.int64],
+    other_seeds: Sequence[Classifier] = (),
+    seed: int = 0,
+) -> list[GraphView]:
+    """Every kind of sensor graph that the model has; `other_seeds` are the same model trained with other seeds."""
+    codes = np.unique(truth).tolist()
+    kinds: dict[str, tuple[str, Callable[[Classifier, EventTable], SensorGraphs]]] = {
+        "Information in messages": (INFORMATION, information_graphs),
+        "Edge weights (Eq. 3)": (WEIGHTS, lambda model, samples: model.graphs(samples)),
+    }
+    views = []
+    for name, (about, graphs_of) in kinds.items():
+        try:
+            graphs = graphs_of(classifier, table)
+        except ConfigError:  # the model has no such graph
+            continue
+        view = GraphView(name, about, {code: graphs.mean(truth == code) for code in codes}, graphs)
+        if view.empty or len(codes) < 2:
+            views.append(view)
+            continue
+        others = [graphs_of(other, table) for other in other_seeds]
+        views.append(_with_evidence(view, graphs, classifier, table, truth, others, seed))
+    try:
+        probes = {code: _probe(classifier, table[truth == code]) for code in codes}
+        views.append(GraphView("Linear probe", PROBE, probes))
+    except ConfigError:  # the model has no embeddings of single readings
+        pass
+    return views
+
+
+def _probe(classifier: Classifier, table: EventTable) -> SensorGraph:
+    if table.num_readings:
+        return probe_graph(classifier, table)
+    sensors = classifier.scaler_.sensors
+    return SensorGraph(sensors, np.zeros((len(sensors),) * 2, np.float32), "", no_shared_times_reason(table))
+
+
+def _with_evidence(
+    view: GraphView,
+    graphs: SensorGraphs,
+    classifier: Classifier,
+    table: EventTable,
+    truth: NDArray[np.int64],
+    other_seeds: Sequence[SensorGraphs],
+    seed: int,
+) -> GraphView:
+    """The same view with evidence about the difference between each class and all others."""
+    general, general_warnings = _general_evidence(graphs, classifier, table, truth, seed)
+    positive, present = classifier.positive_code_, np.unique(truth).tolist()
+    evidence: dict[int, Answers] = {}
+    warnings: dict[int, str] = {}
+    q: dict[int, NDArray[np.float64]] = {}
+    for code in present if positive is None else [positive]:
+        which = "the classes" if positive is not None else f"'{classifier.classes_[code]}' and the other classes"
+        answers, against = _stability(graphs, other_seeds, truth == code, which, seed)
+        evidence[code] = answers + general
+        warnings[code] = " ".join(against + general_warnings)
+        q[code] = _q_by_edge(graphs, truth == code, seed)
+    if positive is not None:  # the same difference with the opposite sign
+        negative = 1 - positive
+        evidence[negative], warnings[negative], q[negative] = evidence[positive], warnings[positive], q[positive]
+    return replace(view, evidence=evidence, warnings=warnings, q=q)
+
+
+def _stability(
+    graphs: SensorGraphs, other_seeds: Sequence[SensorGraphs], mask: NDArray[np.bool_], which: str, seed: int
+) -> tuple[Answers, list[str]]:
+    """Whether other samples and other seeds give the same difference: answers, and those that say no."""
+    edges = len(graphs.sensors) * (len(graphs.sensors) - 1)
+    top = min(20, max(1, edges // 8))
+    seeds_question = f"Do other training seeds give the same difference between {which}?"
+    comparisons = [(f"Do other samples give the same difference between {which}?", bootstrap(graphs, mask, seed=seed))]
+    if other_seeds:
+        comparisons.append((seeds_question, [each.difference(mask) for each in (graphs, *other_seeds)]))
+    results = [(question, stability(compared, top=top)) for question, compared in comparisons]
+    answers = [(question, result.reason) for question, result in results]
+    if not other_seeds:
+        answers.append((seeds_question, "Not tested: no run with another seed was given."))
+    return answers, [result.reason for _, result in results if not result.stable]
+
+
+def _general_evidence(
+    graphs: SensorGraphs, classifier: Classifier, table: EventTable, truth: NDArray[np.int64], seed: int
+) -> tuple[Answers, list[str]]:
+    """Faithfulness and distances, on some samples: answers, and those that are a reason not to trust it."""
+    answers, against = [], []
+    subset = np.random.default_rng(seed).permutation(len(table))[:MAX_SAMPLES]
+    part = SensorGraphs(graphs.sensors, [graphs.ids[at] for at in subset], graphs.weights[subset])
+    try:
+        result = faithfulness(classifier, table[subset], part, seed=seed)
+        answers.append(("Do the strongest edges determine the prediction?", result.reason))
+        against += [] if result.faithful else [result.reason]
+    except ConfigError:  # the model has no edges that can be removed
+        pass
+    if np.bincount(truth[subset], minlength=len(classifier.classes_))[np.unique(truth)].min() >= 2:
+        spread = distances(part, truth[subset], seed=seed)
+        within = ", ".join(f"{mean:.3g} within '{classifier.classes_[at]}'" for at, (mean, _) in spread.within.items())
+        answer = f"Mean distance {within}, {spread.across[0]:.3g} across classes (permutation p = {spread.p:.2g})."
+        answers.append(("Are graphs closer to those of their own class?", answer))
+    return answers, against
+
+
+def _q_by_edge(graphs: SensorGraphs, mask: NDArray[np.bool_], seed: int) -> NDArray[np.float64]:
+    """(u, v) the adjusted p-value of every difference; 1 on the diagonal."""
+    frame = difference_test(graphs, mask, permutations=2000, seed=seed)
+    position = {name: at for at, name in enumerate(graphs.sensors)}
+    q = np.ones((len(graphs.sensors),) * 2)
+    u = [position[name] for name in frame["sender"].to_list()]
+    v = [position[name] for name in frame["receiver"].to_list()]
+    q[u, v] = frame["q"].to_numpy()
+    return q
