@@ -5,7 +5,9 @@ import json
 import numpy as np
 import polars as pl
 import pytest
+import torch
 
+from raindrop.batch.collate import Collator
 from raindrop.batch.scaling import Scaler
 from raindrop.errors import DataError
 from raindrop.table.event_table import EventTable
@@ -55,13 +57,41 @@ def test_only_the_chosen_readings_are_learned_from():
 @pytest.mark.parametrize("value", [5.0, 0.1, 0.0, -1e6, 1e-20])
 def test_a_constant_sensor_is_centred_and_not_blown_up(value):
     scaler = Scaler.fit(make_table([{"x": value}] * 7))
-    assert scaler.mean[0] == np.float32(value)
+    assert scaler.mean[0] == value
     assert scaler.scale[0] == 1.0
 
 
 def test_a_sensor_that_varies_by_rounding_alone_is_constant():
-    value = np.float32(1e6)
-    assert Scaler.fit(make_table([{"x": value}, {"x": np.nextafter(value, np.float32(np.inf))}])).scale[0] == 1.0
+    scaler = Scaler.fit(make_table([{"x": 1e6}, {"x": np.nextafter(1e6, np.inf)}]))
+    assert scaler.scale[0] == 1.0
+
+
+def test_a_constant_sensor_with_many_readings_is_still_constant():
+    """A plain sum of 200,000 times 0.1 is off by more than the rounding of a single reading."""
+    times = np.arange(200_000)
+    scaler = Scaler.fit(EventTable.from_columns(["a"] * len(times), times, ["x"] * len(times), [0.1] * len(times)))
+    assert scaler.mean[0] == 0.1
+    assert scaler.scale[0] == 1.0
+
+
+@pytest.mark.parametrize("offset", [0.0, 120_000_000_000.0, -1.7e15])
+def test_readings_with_a_large_offset_are_scaled_as_without_it(offset):
+    digits = np.arange(10.0)
+    table = make_table([{"x": offset + digit} for digit in digits])
+    scaler = Scaler.fit(table)
+    assert scaler.mean[0] == offset + 4.5
+    batch = Collator(table, scaler).batch(np.arange(10))
+    assert batch.value.dtype == torch.float32
+    assert batch.value.numpy() == pytest.approx((digits - 4.5) / digits.std(), rel=1e-6)
+    back = Scaler.from_dict(json.loads(json.dumps(scaler.to_dict())))
+    assert torch.equal(Collator(table, back).batch(np.arange(10)).value, batch.value)
+
+
+def test_a_scaled_value_beyond_float32_is_its_largest_number():
+    scaler = Scaler.fit(make_table([{"x": 1e-20}, {"x": 3e-20}]))
+    scaled = scaler.scale_values(np.array([1e-20, 3e38, -3e38]), np.zeros(3, dtype=np.int64))
+    largest = np.finfo(np.float32).max
+    assert scaled.tolist() == [-1.0, largest, -largest]
 
 
 def test_a_small_scale_is_kept_where_it_is_more_than_rounding():
@@ -134,7 +164,8 @@ def test_a_scaler_comes_back_from_json_identical():
     assert back.to_dict() == scaler.to_dict()
     assert back.statics == scaler.statics
     assert np.array_equal(back.mean, scaler.mean)
-    assert back.mean.dtype == back.scale.dtype == np.float32
+    assert np.array_equal(back.scale, scaler.scale)
+    assert back.mean.dtype == back.scale.dtype == np.float64
     assert np.array_equal(back.encode_statics(table), scaler.encode_statics(table))
 
 

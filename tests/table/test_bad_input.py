@@ -468,7 +468,7 @@ def test_a_list_of_sensors_must_hold_those_read_once_each():
     ("keep", "words"),
     [
         (pl.col("sensr") == "HR", "sensr"),
-        (pl.col("value"), "needs one true or false per reading (3), not float32 of shape (3,)"),
+        (pl.col("value"), "needs one true or false per reading (3), not float64 of shape (3,)"),
         ([True], "needs one true or false per reading (3), not bool of shape (1,)"),
         (lambda events: None, "needs one true or false per reading (3)"),
         ("sensor == 'HR'", "needs one true or false per reading (3)"),

@@ -16,6 +16,7 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, cross_va
 from sklearn.utils import _safe_indexing, indexable
 
 from raindrop.errors import DataError, OutputExistsError
+from raindrop.files import file_checksum
 from raindrop.table.event_table import EventTable
 
 EVENTS = {  # on purpose not in order
@@ -616,14 +617,57 @@ def test_without_its_arrays_a_written_table_is_read_from_parquet(table, tmp_path
     assert same(EventTable.read(folder), table)
 
 
+def test_sensors_keep_their_order_without_the_arrays(tmp_path):
+    table = EventTable.from_frames(EVENTS, sensors=["T", "SpO2", "HR"])
+    folder = table.write(tmp_path / "data")
+    shutil.rmtree(folder / "readings")
+    assert same(EventTable.read(folder), table)
+
+
+def as_written_by_0_1(folder):
+    """Turn a folder of the current format into format 1: values as float32, in the arrays and in Parquet."""
+    events = pl.read_parquet(folder / "events.parquet").with_columns(pl.col("value").cast(pl.Float32))
+    events.write_parquet(folder / "events.parquet", compression="zstd")
+    np.save(folder / "readings" / "value.npy", events["value"].to_numpy())
+    info = json.loads((folder / "table.json").read_text())
+    for name in info["written"]:
+        path = folder / name
+        info["written"][name] = [path.stat().st_size, file_checksum(path)]
+    (folder / "table.json").write_text(json.dumps(info | {"format": 1}))
+    return folder
+
+
+def test_a_folder_written_by_0_1_is_read_from_its_parquet_files(tmp_path):
+    samples = {**SAMPLES, "cutoff": [1.5, 1.0, 3.0], "reference": [0.0, 0.0, 0.0]}
+    table = EventTable.from_frames(EVENTS, samples, statics=["age"], sensors=["T", "SpO2", "HR"], time_unit="days")
+    folder = as_written_by_0_1(table.write(tmp_path / "data"))
+    back = EventTable.read(folder)
+    assert same(back, table)
+    assert back.value.dtype == np.float64
+    assert back.dropped == table.dropped == {"after the cutoff": 1}
+    again = EventTable.read(back.write(tmp_path / "again"))
+    assert same(again, table)
+
+
+def test_values_keep_all_their_digits(tmp_path):
+    values = [120_000_000_003.0, 120_000_000_004.0, 0.1, -1e-300]
+    table = EventTable.from_columns(["a"] * 4, range(4), ["x"] * 4, values)
+    folder = table.write(tmp_path / "data")
+    assert EventTable.read(folder).value.tolist() == values
+    shutil.rmtree(folder / "readings")
+    assert EventTable.read(folder).value.tolist() == values
+    assert table.where(pl.col("value") > 0).value.tolist() == values[:3]
+
+
 def test_a_large_file_is_judged_by_size_and_age_alone(large, tmp_path, monkeypatch):
     monkeypatch.setattr("raindrop.table.store.CHECKED", 0)
     folder = large.write(tmp_path / "data")
     parquet, arrays = folder / "events.parquet", folder / "readings" / "offsets.npy"
     os.utime(parquet, ns=(0, arrays.stat().st_mtime_ns - 1))
     os.utime(folder / "samples.parquet", ns=(0, 0))
-    monkeypatch.setattr("raindrop.table.store.file_checksum", None)  # not called
-    assert isinstance(EventTable.read(folder).value, np.memmap)
+    with monkeypatch.context() as patch:
+        patch.setattr("raindrop.table.store.file_checksum", None)  # not called
+        assert isinstance(EventTable.read(folder).value, np.memmap)
     os.utime(parquet, ns=(0, arrays.stat().st_mtime_ns))
     assert not isinstance(EventTable.read(folder).value, np.memmap)
 

@@ -101,6 +101,11 @@ def test_random_sensors_overwritten_are_those_that_would_be_removed(table: Event
     assert written.where(pl.col("value") < 1e6).events().equals(removed.events())
 
 
+def test_overwritten_readings_keep_all_digits_of_the_values_given(table: EventTable) -> None:
+    means = np.full(6, 120_000_000_003.0)
+    assert set(hide_sensors(table, table.sensors, values=means).value.tolist()) == {120_000_000_003.0}
+
+
 def test_values_to_write_must_be_one_for_each_sensor(table: EventTable) -> None:
     with pytest.raises(DataError, match=r"There are 6 sensors, but values of shape \(2,\) to write for them"):
         hide_sensors(table, ["sensor 1"], values=[0.0, 1.0])

@@ -1,4 +1,8 @@
-"""What is learned from the training samples before any model: the scale of each sensor and each static."""
+"""Scaling: z-scores of sensors and statics, learned from the training samples.
+
+Means and scales are float64 and so is the arithmetic; only the scaled result becomes float32. Readings such as
+120000000003 would otherwise be rounded to a constant before their mean is subtracted.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,9 @@ from raindrop.errors import DataError, count_of
 from raindrop.table.build import require_columns
 from raindrop.table.event_table import EventTable
 
-Floats = NDArray[np.float32]
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,7 @@ class StaticColumn:
         """How many numbers it becomes."""
         return 1 if self.categories is None else len(self.categories)
 
-    def encode(self, column: pl.Series) -> Floats:
+    def encode(self, column: pl.Series) -> Float32:
         """(n, width): z-score, or one-hot; unknown is the mean, or no category at all."""
         if self.categories is not None:
             known = np.array(_as_category(column).to_list(), dtype=object)
@@ -42,7 +48,7 @@ class StaticColumn:
                 "Turn it into numbers, empty where unknown."
             )
         number = (_as_number(column) - self.mean) / self.scale
-        return number.fill_null(0.0).to_numpy().astype(np.float32)[:, None]
+        return _to_float32(number.fill_null(0.0).to_numpy())[:, None]
 
 
 @dataclass(frozen=True)
@@ -50,8 +56,8 @@ class Scaler:
     """Mean and standard deviation of each sensor over the training readings, and the encoding of the statics."""
 
     sensors: tuple[str, ...]
-    mean: Floats  # (sensor,)
-    scale: Floats  # (sensor,)
+    mean: Float64  # (sensor,)
+    scale: Float64  # (sensor,)
     statics: tuple[StaticColumn, ...] = ()
 
     @classmethod
@@ -62,12 +68,12 @@ class Scaler:
         width = len(table.sensors)
         count = np.maximum(np.bincount(sensor, minlength=width), 1)
         mean = np.bincount(sensor, value, minlength=width) / count
-        spread = np.sqrt(np.bincount(sensor, (value - mean[sensor]) ** 2, minlength=width) / count)
-        scale = np.where(spread > _rounding(mean), spread, 1.0)
+        mean += np.bincount(sensor, value - mean[sensor], minlength=width) / count  # corrects the long sum's rounding
+        deviation = np.sqrt(np.bincount(sensor, (value - mean[sensor]) ** 2, minlength=width) / count)
         return cls(
             sensors=table.sensors,
-            mean=mean.astype(np.float32),
-            scale=scale.astype(np.float32),
+            mean=mean,
+            scale=np.where(deviation > _rounding_error(mean), deviation, 1.0),
             statics=tuple(_fit_static(table.samples[name]) for name in table.roles.statics),
         )
 
@@ -76,7 +82,11 @@ class Scaler:
         """Length of the static vector."""
         return sum(column.width for column in self.statics)
 
-    def encode_statics(self, table: EventTable) -> Floats:
+    def scale_values(self, value: NDArray[Any], sensor: NDArray[np.int64]) -> Float32:
+        """(n,) z-scores of readings; `sensor` are their codes here."""
+        return _to_float32((value - self.mean[sensor]) / self.scale[sensor])
+
+    def encode_statics(self, table: EventTable) -> Float32:
         """(samples, static_width)."""
         require_columns(table.samples, {f"statics[{c.name}]": c.name for c in self.statics}, "samples")
         parts = [column.encode(table.samples[column.name]) for column in self.statics]
@@ -118,7 +128,7 @@ class Scaler:
             StaticColumn(c["name"], c["mean"], c["scale"], None if c["categories"] is None else tuple(c["categories"]))
             for c in content["statics"]
         )
-        mean, scale = (np.array(content[name], dtype=np.float32) for name in ("mean", "scale"))
+        mean, scale = (np.array(content[name], dtype=np.float64) for name in ("mean", "scale"))
         return cls(tuple(content["sensors"]), mean, scale, tuple(statics))
 
 
@@ -127,9 +137,14 @@ def is_number(column: pl.Series) -> bool:
     return column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.Null)
 
 
-def _rounding(mean: Any) -> Any:
-    """The spread that rounding alone can give to readings of one constant value."""
-    return 1e-6 * np.maximum(np.abs(mean), 1e-6)
+def _rounding_error(mean: Any) -> Any:
+    """The standard deviation that float64 rounding alone can give to a constant: a few units in the last place."""
+    return 4 * np.finfo(np.float64).eps * np.abs(mean)
+
+
+def _to_float32(scaled: Float64) -> Float32:
+    """As float32; what lies beyond its range becomes its largest number, never infinity."""
+    return np.clip(scaled, -LARGEST, LARGEST).astype(np.float32)
 
 
 def _as_number(column: pl.Series) -> pl.Series:
@@ -158,8 +173,12 @@ def _as_category(column: pl.Series) -> pl.Series:
 def _fit_static(column: pl.Series) -> StaticColumn:
     if is_number(column):
         number = _as_number(column).drop_nulls().to_numpy()
-        mean, spread = (float(number.mean()), float(number.std())) if len(number) else (0.0, 0.0)
-        return StaticColumn(column.name, mean, spread if spread > _rounding(mean) else 1.0)
+        if not len(number):
+            return StaticColumn(column.name)
+        mean = float(number.mean())
+        mean += float((number - mean).mean())
+        deviation = float(np.sqrt(np.mean((number - mean) ** 2)))
+        return StaticColumn(column.name, mean, deviation if deviation > _rounding_error(mean) else 1.0)
     known = _as_category(column).drop_nulls().unique().sort().to_list()
     if len(known) > 100:
         raise DataError(

@@ -132,7 +132,7 @@ def _windows(
     report.count("left over where an activity ends or breaks off", int((named & ~inside).sum()), "rows")
     if not len(start):
         return None
-    value = rows.select(pl.col(sensors).cast(pl.Float32)).to_numpy()[at]  # (windows, steps, sensors)
+    value = rows.select(sensors).to_numpy()[at]  # (windows, steps, sensors)
     observed = ~np.isnan(value)
     kept = observed & (rng.random(value.shape, dtype=np.float32) < keep)
     report.count("NaN, not measured", int((~observed).sum()), "readings")

@@ -28,7 +28,7 @@ class Sorted:
 
     time: NDArray[np.float64]
     sensor: NDArray[np.int32]
-    value: NDArray[np.float32]
+    value: NDArray[np.float64]
     count: NDArray[np.int64]  # readings per sample
     sensors: tuple[str, ...]
     samples: pl.DataFrame
@@ -170,7 +170,7 @@ def sort_readings(
     return Sorted(
         time=rows["time"].to_numpy().astype(np.float64),
         sensor=rows["code"].to_numpy().astype(np.int32),
-        value=rows["value"].to_numpy().astype(np.float32),
+        value=rows["value"].to_numpy().astype(np.float64),
         count=np.bincount(position, minlength=len(samples)).astype(np.int64),
         sensors=names,
         samples=samples,

@@ -36,10 +36,11 @@ from raindrop.table.store import (
     FORMAT,
     About,
     Roles,
-    arrays_are_current,
+    arrays_are_usable,
     find,
     folder_of_table,
     open_arrays,
+    parquet_is_unchanged,
     read_about,
     read_frame,
     stamp,
@@ -57,7 +58,7 @@ class EventTable:
 
     time: NDArray[np.float64]
     sensor: NDArray[np.int32]
-    value: NDArray[np.float32]
+    value: NDArray[np.float64]
     start: NDArray[np.int64]
     count: NDArray[np.int64]
     sensors: tuple[str, ...]
@@ -184,17 +185,19 @@ class EventTable:
             )
         about = read_about(folder)
         if about is not None:
-            if set(options) <= {"label", "statics", "group"} and arrays_are_current(folder, about):
+            if set(options) <= {"label", "statics", "group"} and arrays_are_usable(folder, about):
                 return cls._open(folder, about).with_roles(**options)
             options = _defaults(about) | options
+        unchanged = about is not None and parquet_is_unchanged(folder, about)
         events = read_frame(paths["events"], text=True)  # so that a stray word is found and named, not guessed around
         samples = None
         if paths["samples"].exists():
             samples = read_frame(paths["samples"], ids=options.get("sample", "sample"))
-        if about is not None and not len(events):
+        if about is not None and (unchanged or not len(events)):  # sensors keep their order, even without a reading
             options.setdefault("sensors", about.sensors)
         options.setdefault("source", (str(paths["events"]), str(paths["samples"])))
-        return cls.from_frames(events, samples, **options)
+        table = cls.from_frames(events, samples, **options)
+        return replace(table, dropped={**about.dropped, **table.dropped}) if about and unchanged else table
 
     @classmethod
     def _open(cls, folder: Path, about: About) -> EventTable:

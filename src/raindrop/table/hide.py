@@ -49,7 +49,7 @@ def number_hidden(share: float, sensors: int) -> int:
 def _without(table: EventTable, hidden: NDArray[np.bool_], values: ArrayLike | None) -> EventTable:
     if values is None:
         return table.where(~hidden)
-    given = np.asarray(values, dtype=np.float32)
+    given = np.asarray(values, dtype=np.float64)
     if given.shape != (len(table.sensors),):
         raise DataError(f"There are {len(table.sensors)} sensors, but values of shape {given.shape} to write for them.")
     shown = table.where(np.ones(len(hidden), dtype=bool))  # its readings lie one after another, as `hidden` does

@@ -16,8 +16,9 @@ from raindrop.errors import DataError
 from raindrop.files import file_checksum
 from raindrop.table.time_columns import TimeUnit
 
-FORMAT = 1
-ARRAYS = {"offsets": np.int64, "time": np.float64, "sensor": np.int32, "value": np.float32}
+FORMAT = 2
+READABLE_FORMATS = (1, 2)  # format 1 (raindrop 0.1) has float32 arrays: its table is rebuilt from the Parquet files
+ARRAYS = {"offsets": np.int64, "time": np.float64, "sensor": np.int32, "value": np.float64}
 PARQUET = ("events.parquet", "samples.parquet")
 FILES = (*PARQUET, *(f"readings/{name}.npy" for name in ARRAYS))
 CHECKED = 64 * 2**20  # bytes; larger files are told apart by size and age alone, so that opening stays quick
@@ -66,9 +67,9 @@ def read_about(folder: Path) -> About | None:
     advice = "Delete it to read the table's Parquet files alone, with reference='' since their times count from it"
     try:
         content = msgspec.json.decode(path.read_bytes())
-        if isinstance(content, dict) and content.get("format") != FORMAT:
+        if isinstance(content, dict) and content.get("format") not in READABLE_FORMATS:
             raise DataError(
-                f"{path}: written in another format than the {FORMAT} that this version reads. "
+                f"{path}: written in format {content.get('format')!r}, which this version cannot read. "
                 f"{advice}, or use the version that wrote it."
             )
         about = msgspec.convert(content, About)
@@ -84,11 +85,16 @@ def stamp(folder: Path) -> dict[str, tuple[int, str]]:
     return {name: ((folder / name).stat().st_size, file_checksum(folder / name)) for name in FILES}
 
 
-def arrays_are_current(folder: Path, about: About) -> bool:
-    """Whether `readings/` is there and still says what the Parquet files say."""
-    if not (folder / "readings").is_dir() or not all((folder / name).exists() for name in PARQUET):
+def arrays_are_usable(folder: Path, about: About) -> bool:
+    """Whether `readings/` exists, in the current format, and the Parquet files are as `write` left them."""
+    if about.format != FORMAT or not (folder / "readings").is_dir():
         return False
-    return all(_unchanged(folder, name, about) for name in PARQUET)
+    return all((folder / name).exists() and _unchanged(folder, name, about) for name in PARQUET)
+
+
+def parquet_is_unchanged(folder: Path, about: About) -> bool:
+    """Whether both Parquet files are as `write` left them, by their checksums however large they are."""
+    return all((folder / name).exists() and file_checksum(folder / name) == about.written[name][1] for name in PARQUET)
 
 
 def _unchanged(folder: Path, name: str, about: About) -> bool:
