@@ -99,9 +99,12 @@ def test_a_small_scale_is_kept_where_it_is_more_than_rounding():
     assert scaler.scale[0] == pytest.approx(1e-4)
 
 
-def test_a_sensor_never_read_in_training_stays_as_it_is():
-    scaler = Scaler.fit(make_table([{"x": 5.0}, {"x": 7.0}], sensors=["x", "never"]))
-    assert (scaler.mean[1], scaler.scale[1]) == (0.0, 1.0)
+def test_a_sensor_without_a_training_reading_keeps_its_position_and_is_marked():
+    scaler = Scaler.fit(make_table([{"x": 5.0}, {"x": 7.0}], sensors=["never", "x"]))
+    assert scaler.sensors == ("never", "x")
+    assert scaler.observed.tolist() == [False, True]
+    assert scaler.observed_sensors == ("x",)
+    assert (scaler.mean[0], scaler.scale[0]) == (0.0, 1.0)
 
 
 def test_large_readings_do_not_overflow():
@@ -165,8 +168,15 @@ def test_a_scaler_comes_back_from_json_identical():
     assert back.statics == scaler.statics
     assert np.array_equal(back.mean, scaler.mean)
     assert np.array_equal(back.scale, scaler.scale)
+    assert np.array_equal(back.observed, scaler.observed)
     assert back.mean.dtype == back.scale.dtype == np.float64
     assert np.array_equal(back.encode_statics(table), scaler.encode_statics(table))
+
+
+def test_a_scaler_written_by_0_1_counts_every_sensor_as_observed():
+    content = Scaler.fit(make_table([{"x": 5.0}], sensors=["x", "never"])).to_dict()
+    del content["observed"]
+    assert Scaler.from_dict(content).observed.tolist() == [True, True]
 
 
 # ---------------------------------------------------------------- sensors by name
@@ -182,10 +192,23 @@ def test_an_unknown_sensor_is_an_error_unless_ignored_or_never_read():
     table = make_table([{"HR": 1.0, "hr": 1.0}, {"hr": 2.0}])
     with pytest.raises(DataError) as caught:
         scaler.sensor_codes(table)
-    assert str(caught.value).startswith("1 sensors were not there in training (first: 'hr'; 2 of 3 readings)")
+    assert str(caught.value).startswith("1 sensors were not read in training (first: 'hr'; 2 of 3 readings)")
     assert "unknown_sensors='ignore'" in str(caught.value)
     assert scaler.sensor_codes(table, ignore_unknown=True).tolist() == [0, -1]
     assert scaler.sensor_codes(table.where(pl.col("sensor") == "HR")).tolist() == [0, -1]
+
+
+def test_a_sensor_without_a_training_reading_is_unknown_even_if_it_was_listed():
+    training = make_table([{"HR": 1.0}, {"HR": 3.0}], sensors=["rare", "HR"])
+    scaler = Scaler.from_dict(json.loads(json.dumps(Scaler.fit(training).to_dict())))
+    assert Collator(training, scaler).batch(np.arange(2)).sensor.tolist() == [1, 1]
+    table = make_table([{"HR": 1.0}, {"HR": 3.0, "rare": 1e6}], sensors=["rare", "HR"])
+    with pytest.raises(DataError) as caught:
+        scaler.sensor_codes(table)
+    assert str(caught.value).startswith("1 sensors were not read in training (first: 'rare'; 1 of 3 readings).\n")
+    assert "unknown_sensors='ignore'" in str(caught.value)
+    assert scaler.sensor_codes(table, ignore_unknown=True).tolist() == [-1, 1]
+    assert scaler.sensor_codes(table.where(pl.col("sensor") == "HR")).tolist() == [-1, 1]
 
 
 # ---------------------------------------------------------------- errors

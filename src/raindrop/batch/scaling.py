@@ -58,6 +58,7 @@ class Scaler:
     sensors: tuple[str, ...]
     mean: Float64  # (sensor,)
     scale: Float64  # (sensor,)
+    observed: NDArray[np.bool_]  # (sensor,) whether it has a training reading
     statics: tuple[StaticColumn, ...] = ()
 
     @classmethod
@@ -66,7 +67,8 @@ class Scaler:
         rows = table.rows()
         sensor, value = np.asarray(table.sensor[rows]), np.asarray(table.value[rows], dtype=np.float64)
         width = len(table.sensors)
-        count = np.maximum(np.bincount(sensor, minlength=width), 1)
+        readings = np.bincount(sensor, minlength=width)
+        count = np.maximum(readings, 1)
         mean = np.bincount(sensor, value, minlength=width) / count
         mean += np.bincount(sensor, value - mean[sensor], minlength=width) / count  # corrects the long sum's rounding
         deviation = np.sqrt(np.bincount(sensor, (value - mean[sensor]) ** 2, minlength=width) / count)
@@ -74,8 +76,14 @@ class Scaler:
             sensors=table.sensors,
             mean=mean,
             scale=np.where(deviation > _rounding_error(mean), deviation, 1.0),
+            observed=readings > 0,
             statics=tuple(_fit_static(table.samples[name]) for name in table.roles.statics),
         )
+
+    @property
+    def observed_sensors(self) -> tuple[str, ...]:
+        """The sensors that have a training reading; readings of any other are an error or ignored."""
+        return tuple(name for name, observed in zip(self.sensors, self.observed, strict=True) if observed)
 
     @property
     def static_width(self) -> int:
@@ -93,17 +101,21 @@ class Scaler:
         return np.concatenate(parts, axis=1) if parts else np.zeros((len(table), 0), dtype=np.float32)
 
     def sensor_codes(self, table: EventTable, *, ignore_unknown: bool = False) -> NDArray[np.int64]:
-        """For each sensor of `table` its code here, -1 where it is unknown and to be ignored."""
-        code = {name: at for at, name in enumerate(self.sensors)}
+        """For each sensor of `table` its code here, or -1 if it has no training reading, whether it was listed or not.
+
+        Readings of such sensors are an error unless `ignore_unknown`: nothing is known about their scale, and the
+        weights of a sensor that was only listed are untrained.
+        """
+        code = {name: at for at, name in enumerate(self.sensors) if self.observed[at]}
         codes = np.array([code.get(name, -1) for name in table.sensors], dtype=np.int64)
         if not ignore_unknown and (codes < 0).any():
             unknown = np.flatnonzero(codes < 0)
-            present = unknown[np.isin(unknown, np.asarray(table.sensor[table.rows()]))]
-            if len(present):
-                readings = int(np.isin(table.sensor[table.rows()], present).sum())
+            readings = np.bincount(table.sensor[table.rows()], minlength=len(codes))[unknown]
+            if readings.any():
+                first = table.sensors[unknown[readings > 0][0]]
                 raise DataError(
-                    f"{len(present)} sensors were not there in training (first: '{table.sensors[present[0]]}'; "
-                    f"{count_of(readings, table.num_readings, 'readings')}).\n"
+                    f"{int((readings > 0).sum())} sensors were not read in training (first: '{first}'; "
+                    f"{count_of(int(readings.sum()), table.num_readings, 'readings')}).\n"
                     "Rename them to the names used in training, or ignore them with unknown_sensors='ignore' "
                     "(--unknown-sensors ignore)."
                 )
@@ -115,6 +127,7 @@ class Scaler:
             "sensors": list(self.sensors),
             "mean": [float(x) for x in self.mean],
             "scale": [float(x) for x in self.scale],
+            "observed": [bool(x) for x in self.observed],
             "statics": [
                 {"name": c.name, "mean": c.mean, "scale": c.scale, "categories": c.categories and list(c.categories)}
                 for c in self.statics
@@ -123,13 +136,14 @@ class Scaler:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Scaler:
-        """What `to_dict` gave."""
+        """The scaler that `to_dict` described; raindrop 0.1 wrote no "observed" and used every listed sensor."""
         statics = (
             StaticColumn(c["name"], c["mean"], c["scale"], None if c["categories"] is None else tuple(c["categories"]))
             for c in content["statics"]
         )
         mean, scale = (np.array(content[name], dtype=np.float64) for name in ("mean", "scale"))
-        return cls(tuple(content["sensors"]), mean, scale, tuple(statics))
+        observed = np.array(content.get("observed", [True] * len(mean)), dtype=bool)
+        return cls(tuple(content["sensors"]), mean, scale, observed, tuple(statics))
 
 
 def is_number(column: pl.Series) -> bool:

@@ -146,7 +146,15 @@ def train(
         refuse_to_overwrite(out)
     parts = labelled(split_as_told(table, split, seed))
     changes = {**(configs.read_toml(config) if config else {}), **configs.parse_words(set)}
-    clf = Classifier(model, preset=preset, config=changes, seed=seed, calibrate=calibrate, progress=True)
+    clf = Classifier(
+        model,
+        preset=preset,
+        config=changes,
+        seed=seed,
+        unknown_sensors="ignore",  # all parts are of one table: only a rare sensor can be missing from training
+        calibrate=calibrate,
+        progress=True,
+    )
     distributed.join()
     try:
         clf.fit(parts["train"], validation=parts.get("val"), run=out, resume=True, tensorboard=tensorboard, parts=parts)

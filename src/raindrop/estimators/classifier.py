@@ -109,7 +109,7 @@ class Classifier(ClassifierMixin, Configured):  # type: ignore[misc]
             torch.manual_seed(int(self.seed))
             self.model_: Model = entry.model(model_config, self._spec())
         learned_from = Collator(training, self.scaler_, self.classes_)
-        chosen_by = None if held_out is None else self._collator(held_out, labelled=True)
+        chosen_by = None if held_out is None else self._validation(held_out)
         distributed.join()
         with nullcontext() if folder is None or distributed.rank() else run_folder(folder):
             distributed.wait()
@@ -279,13 +279,18 @@ class Classifier(ClassifierMixin, Configured):  # type: ignore[misc]
             raise DataError("The table is empty; at least one sample is needed.")
         return self._collator(_table(X, "predict"), labelled=labelled)
 
-    def _collator(self, table: EventTable, *, labelled: bool = False) -> Collator:
+    def _collator(self, table: EventTable, *, labelled: bool = False, ignore_unknown: bool | None = None) -> Collator:
         return Collator(
             (self._with_label(table) if labelled else table).in_unit(self.time_unit_),
             self.scaler_,
             self.classes_ if labelled else None,
-            ignore_unknown=self.unknown_sensors == "ignore",
+            ignore_unknown=self.unknown_sensors == "ignore" if ignore_unknown is None else ignore_unknown,
         )
+
+    def _validation(self, table: EventTable) -> Collator:
+        """As `_collator`, but a sensor that training lists and never reads is ignored: a rare one can end up here."""
+        listed = set(table.sensors) <= set(self.scaler_.sensors)
+        return self._collator(table, labelled=True, ignore_unknown=listed or self.unknown_sensors == "ignore")
 
     def _with_label(self, table: EventTable) -> EventTable:
         """Where a table does not say which column is its label, that of training is."""
