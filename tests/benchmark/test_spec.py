@@ -258,7 +258,7 @@ def test_samples_without_a_label_are_left_out_after_the_split(tmp_path):
     unknown = table.samples.with_columns(label=table.samples["label"].cast(float))
     unknown[3, "label"] = None
     replace(table, samples=unknown).write(folder)
-    write_splits(folder / "splits.parquet", {1: Split.of(table.split(seed=1))})
+    write_splits(folder / "splits.parquet", {1: Split.from_tables(table.split(seed=1))})
     file = tmp_path / "tiny.toml"
     file.write_text(FILE.replace("random = true\nnumbers = [1, 2, 3]", 'file = "splits.parquet"\nnumbers = [1]'))
     experiment, cells, facts = planned(file)

@@ -278,7 +278,7 @@ MISTAKES = {
     "unknown label": ("train DATA --out OUT --label lable", "there is no column 'lable'"),
     "unknown split": ("train DATA --out OUT --split rndom", "--split is 'random', 'none' or FILE:1"),
     "no settings file": ("train DATA --out OUT --config none.toml", "none.toml: there is no such settings file"),
-    "output below a file": ("train DATA --out DATA/table.json/run", "the folder cannot be made"),
+    "output below a file": ("train DATA --out DATA/table.json/run", "the folder cannot be created"),
     "output exists": ("train DATA --out DATA", "this folder exists already"),
     "loss not finite": (
         "train DATA --out OUT --set train.learning_rate=3e37 train.clip=0.0",

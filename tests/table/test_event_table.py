@@ -660,7 +660,7 @@ def test_values_keep_all_their_digits(tmp_path):
 
 
 def test_a_large_file_is_judged_by_size_and_age_alone(large, tmp_path, monkeypatch):
-    monkeypatch.setattr("raindrop.table.store.CHECKED", 0)
+    monkeypatch.setattr("raindrop.table.store.MAX_CHECKSUM_BYTES", 0)
     folder = large.write(tmp_path / "data")
     parquet, arrays = folder / "events.parquet", folder / "readings" / "offsets.npy"
     os.utime(parquet, ns=(0, arrays.stat().st_mtime_ns - 1))

@@ -12,7 +12,7 @@ from raindrop.batch.collate import Collator
 from raindrop.batch.scaling import Scaler
 from raindrop.errors import DataError
 from raindrop.table.event_table import EventTable
-from raindrop.table.hide import hide_random_sensors, hide_sensors, number_hidden
+from raindrop.table.hide import hide_random_sensors, hide_sensors, num_hidden
 
 
 @pytest.fixture
@@ -77,9 +77,9 @@ def test_an_impossible_share_is_refused(share: float, table: EventTable) -> None
 
 def test_the_numbers_of_hidden_sensors_are_those_of_the_paper() -> None:
     shares = (0.1, 0.2, 0.3, 0.4, 0.5)
-    assert [number_hidden(share, 17) for share in shares] == [2, 3, 5, 7, 8]
-    assert [number_hidden(share, 34) for share in shares] == [3, 7, 10, 14, 17]
-    assert [number_hidden(share, 36) for share in shares] == [4, 7, 11, 14, 18]
+    assert [num_hidden(share, 17) for share in shares] == [2, 3, 5, 7, 8]
+    assert [num_hidden(share, 34) for share in shares] == [3, 7, 10, 14, 17]
+    assert [num_hidden(share, 36) for share in shares] == [4, 7, 11, 14, 18]
 
 
 def test_readings_may_be_overwritten_instead_of_removed(table: EventTable) -> None:

@@ -99,7 +99,9 @@ def test_a_pickle_that_calls_something_is_refused_and_calls_nothing(
     monkeypatch.setenv("RAINDROP_TEST_TRAP", str(trap))
     for payload in (Evil(), object_array(PARTS[0], PARTS[1], Evil()), [Evil()]):
         path = npy(tmp_path / "evil_split1.npy", payload, protocol)
-        with pytest.raises(DataError, match=r"not a split \(it holds '(posix|nt)\.mkdir', which is no array\)"):
+        with pytest.raises(
+            DataError, match=r"not a split \(it holds '(posix|nt)\.mkdir', which is not part of an array\)"
+        ):
             Split.read(path, 1)
         assert not trap.exists()
 
@@ -191,12 +193,12 @@ def test_a_wrong_number_or_file_says_what_there_is(tmp_path: Path, parquet: Path
 
 def test_a_split_can_be_saved_and_read_again(tmp_path: Path) -> None:
     table = small_table([str(n) for n in range(40)])
-    splits = {seed: Split.of(table.split(seed=seed)) for seed in (1, 2)}
+    splits = {seed: Split.from_tables(table.split(seed=seed)) for seed in (1, 2)}
     path = write_splits(tmp_path / "own.parquet", splits)
     for seed in (1, 2):
         assert [part.ids for part in Split.read(path, seed).apply(table)] == [p.ids for p in table.split(seed=seed)]
     with pytest.raises(DataError, match="A split has 3 parts"):
-        Split.of(table.split((0.5, 0.5)))
+        Split.from_tables(table.split((0.5, 0.5)))
 
 
 def test_windows_by_number_are_samples(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_as_many_groups_as_parts_is_enough_and_fewer_is_an_error():
     assert sorted(len(part) for part in stratified_parts(np.zeros(6, int), SHARES, 0, groups)) == [1, 1, 4]
     apart = stratified_parts(np.arange(3), SHARES, 0, np.arange(3))  # each group with a class of its own
     assert [len(part) for part in apart] == [1, 1, 1]
-    with pytest.raises(DataError, match="2 groups cannot be dealt out to 3 parts; use fewer parts"):
+    with pytest.raises(DataError, match="2 groups cannot be divided among 3 parts; use fewer parts"):
         stratified_parts(np.zeros(6, int), SHARES, 0, groups % 2)
 
 

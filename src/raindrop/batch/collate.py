@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from raindrop.batch.batch import Batch
 from raindrop.batch.scaling import Scaler
-from raindrop.errors import ConfigError, DataError, count_of
+from raindrop.errors import ConfigError, DataError, format_count
 from raindrop.table.event_table import EventTable
 
 Positions = NDArray[np.int64]
@@ -108,7 +108,7 @@ def encode_labels(labels: NDArray[Any], classes: NDArray[Any]) -> Positions:
     if wrong.any():
         known = ", ".join(f"'{name}'" for name in classes[:20])
         raise DataError(
-            f"{count_of(int(wrong.sum()), len(labels), 'samples')} have a label that was not there in training "
+            f"{format_count(int(wrong.sum()), len(labels), 'samples')} have a label that was not there in training "
             f"(first: '{labels[wrong][0]}').\nThe model knows the classes {known}."
         )
     return np.asarray(code, dtype=np.int64)

@@ -14,9 +14,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from raindrop.errors import DataError, count_of
-from raindrop.table.build import require_columns
+from raindrop.errors import DataError, format_count
 from raindrop.table.event_table import EventTable
+from raindrop.table.frames import require_columns
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
@@ -115,7 +115,7 @@ class Scaler:
                 first = table.sensors[unknown[readings > 0][0]]
                 raise DataError(
                     f"{int((readings > 0).sum())} sensors were not read in training (first: '{first}'; "
-                    f"{count_of(int(readings.sum()), table.num_readings, 'readings')}).\n"
+                    f"{format_count(int(readings.sum()), table.num_readings, 'readings')}).\n"
                     "Rename them to the names used in training, or ignore them with unknown_sensors='ignore' "
                     "(--unknown-sensors ignore)."
                 )
@@ -167,7 +167,7 @@ def _as_number(column: pl.Series) -> pl.Series:
     wrong = ~number.cast(pl.Float32).is_finite()
     if wrong.any():
         raise DataError(
-            f"samples: static '{column.name}' is infinite in {count_of(int(wrong.sum()), len(column), 'rows')} "
+            f"samples: static '{column.name}' is infinite in {format_count(int(wrong.sum()), len(column), 'rows')} "
             f"(first: row {int(wrong.arg_max() or 0) + 1:,}); leave them empty or fix the export."
         )
     return number

@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from raindrop.benchmark.spec import Data, Experiment, Splits
-from raindrop.errors import ConfigError, DataError, count_of, suggest
+from raindrop.errors import ConfigError, DataError, format_count, suggest
 from raindrop.table.event_table import EventTable
 from raindrop.table.split_files import Split
 
@@ -115,5 +115,7 @@ def _condition(table: EventTable, text: str) -> pl.Series:
         raise ConfigError(f"splits.train: '{text}' is neither true nor false; write a condition such as Age < 65.")
     held = int(found.sum() or 0)
     if held in (0, len(found) - found.null_count()):
-        raise DataError(f"splits.train: '{text}' holds for {count_of(held, len(found), 'samples')}; that is no split.")
+        raise DataError(
+            f"splits.train: '{text}' holds for {format_count(held, len(found), 'samples')}; that is no split."
+        )
     return found

@@ -25,7 +25,7 @@ from raindrop.estimators.classifier import Classifier, load
 from raindrop.files import content_checksum, to_json
 from raindrop.models.registry import MODELS
 from raindrop.table.event_table import EventTable
-from raindrop.table.hide import hide_random_sensors, hide_sensors, number_hidden
+from raindrop.table.hide import hide_random_sensors, hide_sensors, num_hidden
 from raindrop.tasks.metrics import better
 from raindrop.training.loop import TrainConfig
 from raindrop.version import VERSION, source_checksum
@@ -234,7 +234,7 @@ def apply(
     if ranking is None:
         ranking = rank_sensors(train)
         store.keep_ranking(cell.ranked_on, ranking)
-    first = [sensor for sensor, _ in ranking[: number_hidden(setting.share, len(table.sensors))]]
+    first = [sensor for sensor, _ in ranking[: num_hidden(setting.share, len(table.sensors))]]
     return hide_sensors(table, first, values=values)
 
 

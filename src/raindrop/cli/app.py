@@ -145,7 +145,7 @@ def train(
     if not resume:
         refuse_to_overwrite(out)
     parts = labelled(split_as_told(table, split, seed))
-    changes = {**(configs.read_toml(config) if config else {}), **configs.parse_words(set)}
+    changes = {**(configs.read_toml(config) if config else {}), **configs.parse_assignments(set)}
     clf = Classifier(
         model,
         preset=preset,

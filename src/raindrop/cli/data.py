@@ -102,7 +102,7 @@ def pam(
     options |= {"min_windows": min_windows, "min_seconds": min_seconds}
     table = _convert(pamap2.convert, source, out, options).table
     if table.samples["subject"].n_unique() >= 3:
-        splits = {number: Split.of(table.split(seed=number)) for number in range(1, 6)}
+        splits = {number: Split.from_tables(table.split(seed=number)) for number in range(1, 6)}
         path = write_splits(out / "splits_by_subject.parquet", splits)
         console.print(f"wrote five splits that keep subjects apart; train with --split {escape(str(path))}:1")
 
@@ -127,7 +127,7 @@ def _with_published_splits(conversion: Conversion, source: tuple[Path, ...], out
 
     for folder in [path / "splits" for path in source if (path / "splits").is_dir()]:
         try:
-            splits = {n: Split.of(Split.read(folder, n).apply(conversion.table)) for n in range(1, 6)}
+            splits = {n: Split.from_tables(Split.read(folder, n).apply(conversion.table)) for n in range(1, 6)}
         except DataError as error:
             console.print(f"did not write the published splits: {escape(str(error))}")
         else:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from raindrop.datasets.publishers import PUBLICATIONS, Listing, Publication, Remote
-from raindrop.errors import DataError, count_of, suggest
+from raindrop.errors import DataError, format_count, suggest
 from raindrop.files import file_checksum, write_json
 from raindrop.table.split_files import read_positions
 
@@ -180,7 +180,7 @@ class Fetcher:
             pool.shutdown(cancel_futures=True)
         if faults:
             raise DataError(
-                f"{count_of(len(listed) - len(done), len(listed), 'files')} are not fetched (first: {faults[0]})\n"
+                f"{format_count(len(listed) - len(done), len(listed), 'files')} are not fetched (first: {faults[0]})\n"
                 "The others are kept; run the same command again to continue."
             )
         return sorted(done)

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from raindrop.datasets.archives import Member, Source, members, without_repeats
 from raindrop.datasets.conversion import Conversion, Report, concatenate, nothing_found
 from raindrop.datasets.records import Records
-from raindrop.errors import DataError
-from raindrop.table.build import one_of
+from raindrop.errors import DataError, check_choice
 from raindrop.table.event_table import EventTable
 
 Unit = Literal["hand", "chest", "ankle"]
@@ -67,7 +66,7 @@ def convert(
     min_windows: an activity with fewer windows in total is excluded.
     min_seconds: a subject with less time in named activities is excluded.
     """
-    one_of(unit, Unit, "unit")
+    check_choice(unit, Unit, "unit")
     stride = round(steps * (1 - overlap))
     if steps < 1 or stride < 1 or not 0 < keep <= 1:
         raise DataError(

@@ -17,8 +17,8 @@ import polars as pl
 from raindrop.datasets.archives import Member, Source, members, without_repeats
 from raindrop.datasets.conversion import Conversion, Limits, Report, drop_impossible, in_order_of_number, nothing_found
 from raindrop.datasets.records import Records, in_batches
-from raindrop.errors import DataError
-from raindrop.table.build import Duplicates, one_of
+from raindrop.errors import DataError, check_choice
+from raindrop.table.build import Duplicates
 from raindrop.table.event_table import EventTable
 
 Label = Literal["mortality", "length_of_stay_gt_3"]
@@ -67,8 +67,8 @@ def convert(
     limits: values that cannot be, by sensor or static; readings outside are dropped, statics emptied. None keeps all.
     duplicates: what to do with several values of one sensor in one minute; the paper's published code takes the last.
     """
-    one_of(label, Label, "label")
-    one_of(unknown_stay, UnknownStay, "unknown_stay")
+    check_choice(label, Label, "label")
+    check_choice(unknown_stay, UnknownStay, "unknown_stay")
     report = Report("P12")
     outcomes: list[Member] = []
     tables = []

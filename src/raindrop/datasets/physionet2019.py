@@ -15,8 +15,7 @@ import polars as pl
 from raindrop.datasets.archives import Source, members, without_repeats
 from raindrop.datasets.conversion import Conversion, Limits, Report, drop_impossible, in_order_of_number, nothing_found
 from raindrop.datasets.records import Records, in_batches
-from raindrop.errors import DataError
-from raindrop.table.build import one_of
+from raindrop.errors import DataError, check_choice
 from raindrop.table.event_table import EventTable
 
 Cohort = Literal["paper", "all"]
@@ -49,7 +48,7 @@ def convert(
     one, however long.
     limits: values that cannot be, by sensor; readings outside are dropped. None keeps all.
     """
-    one_of(cohort, Cohort, "cohort")
+    check_choice(cohort, Cohort, "cohort")
     report = Report("P19")
     found = without_repeats(members(source, RECORD.fullmatch), report)
     tables = [_table(batch, cohort, limits, report) for batch in in_batches(found, COLUMNS, "|")]

@@ -52,7 +52,7 @@ class Configured(BaseEstimator):  # type: ignore[misc]
             raise ConfigError(f"Unknown calibration '{self.calibrate}': {suggest(str(self.calibrate), METHODS)}")
         if not isinstance(self.seed, (int, np.integer)) or not 0 <= self.seed < 2**63:
             raise ConfigError(f"seed={self.seed!r}: a seed is a whole number, 0 or above.")
-        preset, own = configs.nest(entry.presets[self.preset]), configs.nest(self.config or {})
+        preset, own = configs.split_sections(entry.presets[self.preset]), configs.split_sections(self.config or {})
         model_config = configs.make(entry.config, preset["model"], own["model"], where="model.")
         if "epochs" in own["train"]:
             preset["train"] = {name: value for name, value in preset["train"].items() if name != "least_steps"}

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from raindrop.errors import DataError, count_of, suggest
+from raindrop.errors import DataError, format_count, suggest
 from raindrop.graphs.export import WRITERS, network, write_frame, writer_for
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class SensorGraphs(Mapping[str, SensorGraph]):
                 "for example table.labels == 1."
             )
         if mask.all() or not mask.any():
-            inside = count_of(int(mask.sum()), len(mask), "samples")
+            inside = format_count(int(mask.sum()), len(mask), "samples")
             raise DataError(f"{inside} are chosen; two cohorts need at least one sample each.")
         return mask
 

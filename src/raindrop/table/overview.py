@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from raindrop.errors import DataError
 from raindrop.table.event_table import EventTable
-from raindrop.table.labels import codes_of
 from raindrop.table.overview_view import Missingness, Overview
+from raindrop.table.sample_columns import encode_column
 from raindrop.table.splits import stratified_parts
 
 MAX_SAMPLES = 5_000  # samples used for statistics that need more than one pass over the readings
@@ -171,7 +171,7 @@ def missingness(table: EventTable, *, seed: int = 0, max_samples: int = MAX_SAMP
 
 def _groups(table: EventTable, column: str) -> NDArray[np.int64]:
     """A code per group; a sample without a group is a group of its own."""
-    codes = codes_of(table.samples[column])
+    codes = encode_column(table.samples[column])
     return np.where(codes == 0, -1 - np.arange(len(table)), codes)
 
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from raindrop.batch.collate import Collator, in_order, plan_batches
-from raindrop.errors import ConfigError, DataError, MissingExtraError, TrainingError, count_of
+from raindrop.errors import ConfigError, DataError, MissingExtraError, TrainingError, format_count
 from raindrop.files import to_json, write_text
 from raindrop.models.base import Model, Output
 from raindrop.models.layers import softmax
@@ -255,7 +255,7 @@ def probabilities(model: Model, data: Collator, show: bool = False) -> NDArray[n
     wrong = np.flatnonzero(~np.isfinite(probability).all(1))
     if len(wrong):
         raise DataError(
-            f"{count_of(len(wrong), len(data), 'samples')} have no finite probability (first: "
+            f"{format_count(len(wrong), len(data), 'samples')} have no finite probability (first: "
             f"'{data.table.ids[wrong[0]]}'). Their values are too extreme for the model; look at them with "
             "'raindrop inspect'."
         )
