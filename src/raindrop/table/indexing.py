@@ -31,7 +31,7 @@ def sample_positions(key: Any, ids: Sequence[str]) -> NDArray[np.int64]:
         selected = np.flatnonzero(selected)
     if selected.ndim != 1 or (len(selected) and selected.dtype.kind not in "iu"):
         raise DataError(
-            f"Samples are chosen by position, slice, mask or id, or a list of one of these, not by {key!r}."
+            f"Samples are selected by position, slice, mask or id, or a list of one of these, not by {key!r}."
         )
     outside = selected[(selected >= len(ids)) | (selected < -len(ids))]
     if len(outside):  # must be an IndexError: it ends `for sample in table`
