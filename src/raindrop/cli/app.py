@@ -16,7 +16,15 @@ from rich.table import Table
 from raindrop.cli.benchmark import benchmark
 from raindrop.cli.data import convert, download
 from raindrop.cli.report import explain, report
-from raindrop.cli.samples import choose, console, has_label, labelled, part_of, read, split_as_told
+from raindrop.cli.samples import (
+    console,
+    drop_unlabelled,
+    has_label,
+    read_table,
+    select_run_part,
+    select_split_part,
+    split_table,
+)
 from raindrop.errors import RaindropError
 from raindrop.version import VERSION
 
@@ -92,7 +100,7 @@ def inspect(
     """
     from raindrop.table.overview import overview
 
-    table = read(data, label, statics, group)
+    table = read_table(data, label, statics, group)
     console.print(escape(repr(table)))
     about = overview(table, seed=seed)
     console.print(about)
@@ -141,10 +149,10 @@ def train(
     from raindrop.files import refuse_to_overwrite
     from raindrop.training import distributed
 
-    table = read(data, label, statics, group)
+    table = read_table(data, label, statics, group)
     if not resume:
         refuse_to_overwrite(out)
-    parts = labelled(split_as_told(table, split, seed))
+    parts = drop_unlabelled(split_table(table, split, seed))
     changes = {**(configs.read_toml(config) if config else {}), **configs.parse_assignments(set)}
     clf = Classifier(
         model,
@@ -200,9 +208,9 @@ def evaluate(
     clf = load(run).set_params(unknown_sensors=unknown_sensors)
     if out is not None:
         refuse_to_overwrite(out)
-    table = read(data, label or (clf.label_ if label is None and has_label(data, clf.label_) else None), (), None)
-    chosen = choose(table, run, part) if split is None else part_of(table, split, part)
-    chosen = labelled({"test": chosen})["test"]
+    table = read_table(data, label or (clf.label_ if label is None and has_label(data, clf.label_) else None), (), None)
+    chosen = select_run_part(table, run, part) if split is None else select_split_part(table, split, part)
+    chosen = drop_unlabelled({"test": chosen})["test"]
     results = []
     for share in (0.0, *hide_sensors):
         figures = clf.evaluate(hide_random_sensors(chosen, share, seed=seed) if share else chosen)
@@ -251,7 +259,7 @@ def predict(
     if coverage is not None:
         require_share(coverage)
     clf = load(run).set_params(unknown_sensors=unknown_sensors, progress=True)
-    chosen = choose(read(data, None, (), None), run, part)
+    chosen = select_run_part(read_table(data, None, (), None), run, part)
     predicted = clf.predict_table(chosen, coverage=coverage, by_class=by_class)
     predicted.write(out)
     if predicted.sets is not None:

@@ -9,7 +9,7 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from raindrop.datasets.synthetic import Planted, planted_graph
+from raindrop.datasets.synthetic import PlantedGraph, planted_graph
 from raindrop.errors import MissingExtraError
 from raindrop.estimators.classifier import Classifier
 from raindrop.explain.information import information_graphs
@@ -70,7 +70,7 @@ def run_demo(out: Path, num_samples: int, seed: int, console: Console) -> None:
 
 
 def _report(
-    raindrop: Classifier, trees: Classifier, test: EventTable, planted: Planted, path: Path, console: Console
+    raindrop: Classifier, trees: Classifier, test: EventTable, planted: PlantedGraph, path: Path, console: Console
 ) -> None:
     """The page for people; without the packages it needs, the demo ends without it."""
     try:
@@ -84,7 +84,7 @@ def _report(
     console.print(f"Wrote the report to {write_report(content, path)}; open it in any browser.")
 
 
-def _against_truth(graph: SensorGraph, planted: Planted) -> Table:
+def _against_truth(graph: SensorGraph, planted: PlantedGraph) -> Table:
     truth = set(planted.edges)
     shown = Table("who tells whom", "gain", "planted", title="Strongest edges found")
     strongest = graph.edges().filter(pl.col("weight") > 0).head(2 * len(truth))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 from rich.markup import escape
 
-from raindrop.cli.samples import choose, console, has_label, labelled, read
+from raindrop.cli.samples import console, drop_unlabelled, has_label, read_table, select_run_part
 
 if TYPE_CHECKING:  # torch and polars load only when a command needs them
     from raindrop.estimators.classifier import Classifier
@@ -51,8 +51,8 @@ def explain(
     require_page(out)
     clf = load(run).set_params(unknown_sensors=unknown_sensors)
     others = [load(other).set_params(unknown_sensors=unknown_sensors) for other in seeds]
-    table = read(data, label or (clf.label_ if label is None and has_label(data, clf.label_) else None), (), None)
-    chosen = labelled({"test": choose(table, run, part)})["test"]
+    table = read_table(data, label or (clf.label_ if label is None and has_label(data, clf.label_) else None), (), None)
+    chosen = drop_unlabelled({"test": select_run_part(table, run, part)})["test"]
     notes = {"Which samples": _which(run, part, len(table) - len(chosen)), **_left_out(data)}
     with console.status("training trees to compare with ..."):
         rivals = _trees(run, table, clf) if trees else {}
