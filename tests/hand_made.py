@@ -36,7 +36,7 @@ def is_same(one, other):
 
 
 def write_folder(folder, events, samples=None, kind="parquet"):
-    """Write the two frames as a person would, without our own files."""
+    """Write the two frames alone, without the files that `EventTable.write` adds."""
     folder.mkdir(exist_ok=True)
     for name, columns in {"events": events, "samples": samples}.items():
         if columns is not None:

@@ -199,7 +199,7 @@ def test_unknown_sensors_are_an_error_or_ignored(ask: Ask, data: Path, run: Path
     EventTable.from_frames(renamed, table.samples, statics=["age", "ward"]).write(tmp_path / "data")
     code, _, errors = ask("predict", run, tmp_path / "data", "--out", tmp_path / "p.csv")
     assert code == 1
-    assert "1 sensors were not read in training (first: 'blood pressure'" in errors
+    assert "1 sensor was not read in training (first: 'blood pressure'" in errors
     assert not (tmp_path / "p.csv").exists()
     asked = ("--unknown-sensors", "ignore")
     assert ask("predict", run, tmp_path / "data", "--out", tmp_path / "p.csv", *asked)[0] == 0
@@ -217,7 +217,7 @@ def test_a_sensor_read_in_test_samples_only_does_not_stop_training(ask: Ask, dat
     assert "test: auroc" in shown
     code, _, errors = ask("evaluate", tmp_path / "run", tmp_path / "data")
     assert code == 1
-    assert f"1 sensors were not read in training (first: 'rare'; {len(rare)} of" in errors
+    assert f"1 sensor was not read in training (first: 'rare'; {len(rare)} of" in errors
 
 
 def test_samples_without_a_label_are_left_out_of_training_and_it_says_so(ask: Ask, tmp_path: Path) -> None:

@@ -26,10 +26,10 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("kind", ["tar", "tar.gz", "tar.xz", "zip"])
 def test_every_file_of_an_archive_is_found_with_its_path(folder: Path, tmp_path: Path, kind: str) -> None:
     archive = pack(folder, tmp_path / f"set-a.{kind}")
-    found = list(read_members(archive, is_text))
-    assert [m.name for m in found] == sorted(f"{n}.txt" for n in range(1, 30))
-    assert found[0].path == f"{archive}/set-a/1.txt"
-    assert found[0].content == (folder / "set-a/1.txt").read_bytes()
+    read = list(read_members(archive, is_text))
+    assert [m.name for m in read] == sorted(f"{n}.txt" for n in range(1, 30))
+    assert read[0].path == f"{archive}/set-a/1.txt"
+    assert read[0].content == (folder / "set-a/1.txt").read_bytes()
 
 
 @pytest.mark.parametrize("kind", ["tar", "tar.gz", "tar.xz", "zip"])
@@ -75,9 +75,9 @@ def test_a_file_with_the_name_of_an_archive_and_other_content_is_an_error(tmp_pa
 def test_an_archive_inside_an_archive_is_read(folder: Path, tmp_path: Path) -> None:
     inner = pack(folder, tmp_path / "outer/inner.zip")
     outer = pack(inner.parent, tmp_path / "outer.zip")
-    found = list(read_members(outer, is_text))
-    assert len(found) == 29
-    assert found[0].path == f"{outer}/inner.zip/set-a/1.txt"
+    read = list(read_members(outer, is_text))
+    assert len(read) == 29
+    assert read[0].path == f"{outer}/inner.zip/set-a/1.txt"
 
 
 def test_a_truncated_archive_inside_an_archive_is_an_error(folder: Path, tmp_path: Path) -> None:
@@ -103,6 +103,6 @@ def test_a_source_is_one_or_several_paths_that_must_exist(folder: Path, tmp_path
 
 def test_the_same_file_twice_is_read_once(folder: Path) -> None:
     report = Report("test")
-    found = list(skip_repeats(read_members([folder, folder], is_text), report))
-    assert len(found) == 29
+    read = list(skip_repeats(read_members([folder, folder], is_text), report))
+    assert len(read) == 29
     assert report.total("the same file a second time, read once") == 29

@@ -35,9 +35,9 @@ def test_convert_writes_a_table_and_prints_what_was_left_out(
     p12_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("convert", "p12", p12_folder, "--out", tmp_path / "table", "--label", "length_of_stay_gt_3") == 0
-    shown = capsys.readouterr().out
-    assert "2 rows      empty variable name" in shown
-    assert f"wrote the table to {tmp_path}/table" in shown
+    output = capsys.readouterr().out
+    assert "2 rows      empty variable name" in output
+    assert f"wrote the table to {tmp_path}/table" in output
     table = EventTable.read(tmp_path / "table")
     assert table.roles.label == "length_of_stay_gt_3"
     account = json.loads((tmp_path / "table/conversion.json").read_text())
@@ -125,12 +125,12 @@ def test_download_prints_size_and_licence_first_and_checksums_last(
 
     monkeypatch.setattr(downloads.Fetcher, "fetch", fetch)
     assert run("download", "p12", "--out", tmp_path / "raw") == 0
-    shown = capsys.readouterr().out
-    assert shown.startswith(f"A data set: about 42 MB, into {tmp_path}/raw\nFrom https://example.org\nLicence: CC BY")
-    assert "1.0 of 2.5 MB" in shown
-    assert "3 of 40,336 files" in shown
-    assert "a  SHA-256 abc123" in shown
-    assert f"next: raindrop convert p12 {tmp_path}/raw --out DATA" in shown
+    output = capsys.readouterr().out
+    assert output.startswith(f"A data set: about 42 MB, into {tmp_path}/raw\nFrom https://example.org\nLicence: CC BY")
+    assert "1.0 of 2.5 MB" in output
+    assert "3 of 40,336 files" in output
+    assert "a  SHA-256 abc123" in output
+    assert f"next: raindrop convert p12 {tmp_path}/raw --out DATA" in output
 
 
 def test_a_failed_download_is_one_message(
@@ -149,9 +149,9 @@ def test_inspect_prints_the_overview_and_draws_a_picture(
     pytest.importorskip("matplotlib")
     run("convert", "p12", p12_folder, "--out", tmp_path / "table")
     assert run("inspect", tmp_path / "table", "--picture", tmp_path / "about.png") == 0
-    shown = capsys.readouterr().out
-    assert "Label 'mortality'" in shown
-    assert "empty variable name" in shown
+    output = capsys.readouterr().out
+    assert "Label 'mortality'" in output
+    assert "empty variable name" in output
     assert (tmp_path / "about.png").stat().st_size > 10_000
 
 
@@ -208,16 +208,16 @@ def test_train_and_evaluate_use_a_split_from_a_file(tmp_path: Path, capsys: pyte
     parts = pl.read_parquet(tmp_path / "run/split.parquet")
     assert parts.filter(pl.col("part") == "test")["sample"].to_list() == names[50:]
     capsys.readouterr()
-    asked = ("--split", f"{tmp_path}/s.parquet:1", "--part", "val")
-    assert run("evaluate", tmp_path / "run", tmp_path / "data", *asked) == 0
+    options = ("--split", f"{tmp_path}/s.parquet:1", "--part", "val")
+    assert run("evaluate", tmp_path / "run", tmp_path / "data", *options) == 0
     assert "10 samples, label died" in capsys.readouterr().out
 
 
 def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     for command in (("convert", "p12"), ("convert", "p19"), ("convert", "pam"), ("download",), ("inspect",)):
         run(*command, "--help")
-        shown = capsys.readouterr().out
-        assert "folder" in shown
+        output = capsys.readouterr().out
+        assert "folder" in output
     assert data_commands.convert.name == ("convert",)
 
 

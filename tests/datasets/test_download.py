@@ -235,8 +235,8 @@ def _split_file() -> bytes:
 
 
 def test_downloading_a_publication_gives_its_archives_and_splits(publication: Publication, fetcher: Fetcher) -> None:
-    found = download(publication, fetcher)
-    assert [path.relative_to(fetcher.folder).as_posix() for path in found] == ["set.zip", "splits/a_split1.npy"]
+    paths = download(publication, fetcher)
+    assert [path.relative_to(fetcher.folder).as_posix() for path in paths] == ["set.zip", "splits/a_split1.npy"]
 
 
 def test_the_listed_files_are_downloaded_if_the_archives_are_unavailable(

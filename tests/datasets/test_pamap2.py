@@ -120,7 +120,7 @@ def test_an_empty_result_is_an_error_with_the_reason(raw: Path) -> None:
         pamap2.convert(raw, steps=60, min_seconds=2.0)
     with pytest.raises(DataError, match="No subject has a window of 6000 steps"):
         pamap2.convert(raw, steps=6000, min_seconds=2.0)
-    with pytest.raises(DataError, match="do not go together"):
+    with pytest.raises(DataError, match="cannot be combined"):
         pamap2.convert(raw, overlap=1.0)
     with pytest.raises(DataError, match="unit='foot' is not known"):
         pamap2.convert(raw, unit="foot")  # type: ignore[arg-type]

@@ -207,9 +207,9 @@ def test_converting_twice_writes_the_same_bytes_and_they_read_back_identical(p12
 
 
 def test_many_small_batches_give_the_same_table(p12_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = physionet2012.convert(p12_folder)
+    one_batch = physionet2012.convert(p12_folder)
     batches = physionet2012.batch_records
     monkeypatch.setattr(physionet2012, "batch_records", lambda *args: batches(*args, size=1))
     parts = physionet2012.convert(p12_folder)
-    assert parts.table.fingerprint == whole.table.fingerprint
-    assert parts.report.to_dict() == whole.report.to_dict()
+    assert parts.table.fingerprint == one_batch.table.fingerprint
+    assert parts.report.to_dict() == one_batch.report.to_dict()

@@ -209,7 +209,7 @@ def test_an_unknown_sensor_is_an_error_or_ignored(fitted: Classifier, fresh_tabl
     more = EventTable.from_frames(
         pl.concat([known, extra]), fresh_table.samples, label="label", statics=["age", "ward"]
     )
-    with pytest.raises(DataError, match=r"1 sensors were not read in training \(first: 'lactate'; 2 of"):
+    with pytest.raises(DataError, match=r"1 sensor was not read in training \(first: 'lactate'; 2 of"):
         fitted.predict_proba(more)
     lenient = quick(unknown_sensors="ignore")
     lenient.__dict__ |= {name: value for name, value in vars(fitted).items() if name.endswith("_")}
@@ -233,7 +233,7 @@ def test_a_sensor_that_was_listed_but_never_read_in_training_is_unknown(
     clf.save(tmp_path / "model")
     rare = with_rare_sensor(fresh_table, ["new000", "new001"])
     for strict in (clf, load(tmp_path / "model")):
-        with pytest.raises(DataError, match=r"1 sensors were not read in training \(first: 'lactate'; 2 of"):
+        with pytest.raises(DataError, match=r"1 sensor was not read in training \(first: 'lactate'; 2 of"):
             strict.predict_proba(rare)
         lenient = strict.set_params(unknown_sensors="ignore")
         assert np.allclose(lenient.predict_proba(rare), clf.predict_proba(fresh_table), atol=1e-6)

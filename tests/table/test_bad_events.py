@@ -61,7 +61,7 @@ def test_a_samples_table_without_ids_is_refused():
 
 def test_roles_without_a_samples_table_are_an_error():
     message = refused_frames(label="died", statics=["age"])
-    assert message.startswith("There is no samples table, but it is asked for ")
+    assert message.startswith("There is no samples table, but columns of it are named: ")
     assert "died" in message
     assert "age" in message
 

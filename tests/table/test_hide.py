@@ -71,7 +71,7 @@ def test_hiding_works_on_a_selection_of_samples(table: EventTable) -> None:
 
 @pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
 def test_an_impossible_share_is_refused(share: float, table: EventTable) -> None:
-    with pytest.raises(DataError, match="lies between 0 and 1"):
+    with pytest.raises(DataError, match="must be between 0 and 1"):
         hide_random_sensors(table, share)
 
 

@@ -25,7 +25,7 @@ LARGEST = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True)
 class StaticColumn:
-    """One static attribute: a number with its mean and scale, or a category with its known values."""
+    """One static attribute: a number with its mean and scale, or a category with its values in training."""
 
     name: str
     mean: float = 0.0
@@ -34,20 +34,20 @@ class StaticColumn:
 
     @property
     def width(self) -> int:
-        """How many numbers it becomes."""
+        """The number of encoded columns."""
         return 1 if self.categories is None else len(self.categories)
 
     def encode(self, column: pl.Series) -> Float32:
-        """(n, width): z-score, or one-hot; unknown is the mean, or no category at all."""
+        """(n, width) z-scores or one-hot columns; a missing value or a new category becomes zeros."""
         if self.categories is not None:
-            known = np.array(_as_category(column).to_list(), dtype=object)
-            return np.asarray(known[:, None] == np.array(self.categories, dtype=object), dtype=np.float32)
+            values = np.array(_to_category(column).to_list(), dtype=object)
+            return np.asarray(values[:, None] == np.array(self.categories, dtype=object), dtype=np.float32)
         if not is_number(column):
             raise DataError(
                 f"samples: static '{self.name}' was a number in training and is {column.dtype} here. "
                 "Turn it into numbers, empty where unknown."
             )
-        number = (_as_number(column) - self.mean) / self.scale
+        number = (_to_number(column) - self.mean) / self.scale
         return _to_float32(number.fill_null(0.0).to_numpy())[:, None]
 
 
@@ -63,7 +63,7 @@ class Scaler:
 
     @classmethod
     def fit(cls, table: EventTable) -> Scaler:
-        """Learn from the readings and samples of the training table, and from nothing else."""
+        """Compute means and scales from the training table."""
         rows = table.rows()
         sensor, value = np.asarray(table.sensor[rows]), np.asarray(table.value[rows], dtype=np.float64)
         width = len(table.sensors)
@@ -87,7 +87,7 @@ class Scaler:
 
     @property
     def static_width(self) -> int:
-        """Length of the static vector."""
+        """The length of an encoded static vector."""
         return sum(column.width for column in self.statics)
 
     def scale_values(self, value: NDArray[Any], sensor: NDArray[np.int64]) -> Float32:
@@ -95,7 +95,7 @@ class Scaler:
         return _to_float32((value - self.mean[sensor]) / self.scale[sensor])
 
     def encode_statics(self, table: EventTable) -> Float32:
-        """(samples, static_width)."""
+        """(samples, static_width) the encoded statics."""
         require_columns(table.samples, {f"statics[{c.name}]": c.name for c in self.statics}, "samples")
         parts = [column.encode(table.samples[column.name]) for column in self.statics]
         return np.concatenate(parts, axis=1) if parts else np.zeros((len(table), 0), dtype=np.float32)
@@ -112,9 +112,10 @@ class Scaler:
             unknown = np.flatnonzero(codes < 0)
             readings = np.bincount(table.sensor[table.rows()], minlength=len(codes))[unknown]
             if readings.any():
-                first = table.sensors[unknown[readings > 0][0]]
+                present = [table.sensors[code] for code in unknown[readings > 0]]
+                subject = "1 sensor was" if len(present) == 1 else f"{len(present)} sensors were"
                 raise DataError(
-                    f"{int((readings > 0).sum())} sensors were not read in training (first: '{first}'; "
+                    f"{subject} not read in training (first: '{present[0]}'; "
                     f"{format_count(int(readings.sum()), table.num_readings, 'readings')}).\n"
                     "Rename them to the names used in training, or ignore them with unknown_sensors='ignore' "
                     "(--unknown-sensors ignore)."
@@ -122,7 +123,7 @@ class Scaler:
         return codes
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values; floats are written so that they come back identical."""
+        """The scaler as JSON values; floats survive the round trip exactly."""
         return {
             "sensors": list(self.sensors),
             "mean": [float(x) for x in self.mean],
@@ -147,7 +148,7 @@ class Scaler:
 
 
 def is_number(column: pl.Series) -> bool:
-    """Numbers are scaled, everything else is a category; true/false is a number."""
+    """Whether a static column is scaled as a number (true/false included) rather than encoded as a category."""
     return column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.Null)
 
 
@@ -157,12 +158,12 @@ def _rounding_error(mean: Any) -> Any:
 
 
 def _to_float32(scaled: Float64) -> Float32:
-    """As float32; what lies beyond its range becomes its largest number, never infinity."""
+    """Convert to float32; values beyond its range become its largest number, not infinity."""
     return np.clip(scaled, -LARGEST, LARGEST).astype(np.float32)
 
 
-def _as_number(column: pl.Series) -> pl.Series:
-    """Numbers, null where unknown."""
+def _to_number(column: pl.Series) -> pl.Series:
+    """The column as numbers; null where the value is missing."""
     number = column.cast(pl.Float64).fill_nan(None)
     wrong = ~number.cast(pl.Float32).is_finite()
     if wrong.any():
@@ -173,8 +174,8 @@ def _as_number(column: pl.Series) -> pl.Series:
     return number
 
 
-def _as_category(column: pl.Series) -> pl.Series:
-    """Text, null where unknown."""
+def _to_category(column: pl.Series) -> pl.Series:
+    """The column as text; null where the value is missing."""
     if column.dtype.is_nested() or column.dtype == pl.Duration:
         raise DataError(
             f"samples: static '{column.name}' is of type {column.dtype}, which is neither a number nor a category.\n"
@@ -186,17 +187,17 @@ def _as_category(column: pl.Series) -> pl.Series:
 
 def _fit_static(column: pl.Series) -> StaticColumn:
     if is_number(column):
-        number = _as_number(column).drop_nulls().to_numpy()
+        number = _to_number(column).drop_nulls().to_numpy()
         if not len(number):
             return StaticColumn(column.name)
         mean = float(number.mean())
         mean += float((number - mean).mean())
         deviation = float(np.sqrt(np.mean((number - mean) ** 2)))
         return StaticColumn(column.name, mean, deviation if deviation > _rounding_error(mean) else 1.0)
-    known = _as_category(column).drop_nulls().unique().sort().to_list()
-    if len(known) > 100:
+    values = _to_category(column).drop_nulls().unique().sort().to_list()
+    if len(values) > 100:
         raise DataError(
-            f"samples: static '{column.name}' has {len(known):,} different text values; that is an id or a number "
+            f"samples: static '{column.name}' has {len(values):,} different text values; that is an id or a number "
             "written as text, not a category. Turn it into a number or leave it out of statics."
         )
-    return StaticColumn(column.name, categories=tuple(known))
+    return StaticColumn(column.name, categories=tuple(values))

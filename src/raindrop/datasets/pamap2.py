@@ -71,7 +71,7 @@ def convert(
     stride = round(steps * (1 - overlap))
     if steps < 1 or stride < 1 or not 0 < keep <= 1:
         raise DataError(
-            f"steps={steps}, overlap={overlap:g} and keep={keep:g} do not go together: "
+            f"steps={steps}, overlap={overlap:g} and keep={keep:g} cannot be combined: "
             "a window has at least one step, starts at least one step after the last, and keeps some of its readings."
         )
     report = Report("PAM")

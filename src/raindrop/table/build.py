@@ -145,7 +145,7 @@ def _resolve_roles(
     required = roles.columns | {role: name for role, name in chosen.items() if name}
     if samples is None and required:
         raise DataError(
-            f"There is no samples table, but it is asked for {', '.join(required.values())}.\n"
+            f"There is no samples table, but columns of it are named: {', '.join(required.values())}.\n"
             "Give a table with one row per sample that has these columns."
         )
     if samples is not None:

@@ -45,7 +45,7 @@ def hide_random_sensors(
 def num_hidden(share: float, num_sensors: int) -> int:
     """The number of sensors in a share of them, rounded half to even as in the paper."""
     if not 0 <= share <= 1:
-        raise DataError(f"The share of hidden sensors lies between 0 and 1, not at {share}.")
+        raise DataError(f"The share of hidden sensors must be between 0 and 1, not {share}.")
     return round(share * num_sensors)
 
 
