@@ -285,7 +285,7 @@ MISTAKES = {
         "Lower train.learning_rate",
     ),
     "no run": ("evaluate nowhere DATA", "nowhere: there is no model.json"),
-    "share above one": ("evaluate RUN DATA --hide-sensors 1.5 --out OUT", "lies between 0 and 1, not at 1.5"),
+    "share above one": ("evaluate RUN DATA --hide-sensors 1.5 --out OUT", "must be between 0 and 1, not 1.5"),
     "unknown part": ("evaluate RUN DATA --part tset", 'Did you mean "test"?'),
     "figures exist": ("evaluate RUN DATA --out DATA/table.json", "this file exists already"),
     "not a run": ("predict DATA DATA --out OUT.csv", "there is no model.json. Is this a run folder?"),
