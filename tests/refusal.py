@@ -38,7 +38,7 @@ def is_sound(table):
     rows = table.rows()
     owner = np.repeat(np.arange(len(table)), table.count)
     time, sensor, value = table.time[rows], table.sensor[rows], table.value[rows]
-    assert (time.dtype, sensor.dtype, value.dtype) == (np.float64, np.int32, np.float32)
+    assert (time.dtype, sensor.dtype, value.dtype) == (np.float64, np.int32, np.float64)
     assert np.isfinite(time).all()
     assert np.isfinite(value).all()
     assert len(sensor) == 0 or (sensor.min() >= 0 and sensor.max() < len(table.sensors))

@@ -1,4 +1,4 @@
-"""Settings from dictionaries, TOML and words; every mistake names the setting and what would do."""
+"""Configs from dictionaries, TOML and NAME=VALUE arguments; every error names the setting and what is allowed."""
 
 import json
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from raindrop.config import describe, make, nest, parse_words, read_toml, to_dict
+from raindrop.config import describe, make, parse_assignments, read_toml, split_sections, to_dict
 from raindrop.errors import ConfigError
 
 
@@ -28,9 +28,9 @@ class Brewing:
             raise ValueError(f"minutes must be at least 0, not {self.minutes}.")
 
 
-def test_later_layers_win_and_the_rest_keeps_its_default():
-    made = make(Brewing, {"minutes": 1, "sugar": 2}, {"minutes": 3, "steps": [1, 2]})
-    assert made == Brewing(minutes=3, sugar=2.0, steps=(1, 2))
+def test_later_layers_win_and_other_fields_keep_their_defaults():
+    config = make(Brewing, {"minutes": 1, "sugar": 2}, {"minutes": 3, "steps": [1, 2]})
+    assert config == Brewing(minutes=3, sugar=2.0, steps=(1, 2))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_later_layers_win_and_the_rest_keeps_its_default():
         ({"minutes": -1}, "brew: minutes must be at least 0, not -1."),
     ],
 )
-def test_a_wrong_setting_is_named_with_what_would_do(values, message):
+def test_a_wrong_setting_is_named_with_what_is_allowed(values, message):
     with pytest.raises(ConfigError) as caught:
         make(Brewing, values, where="brew.")
     assert str(caught.value).startswith(message)
@@ -65,12 +65,14 @@ class Kitchen:
     cups: int = 2
 
 
-def test_a_group_of_settings_is_given_by_dots_or_as_a_table_and_later_layers_win():
-    made = make(Kitchen, {"coffee": {"minutes": 1, "sugar": 2}, "cups": 3}, {"coffee.minutes": 5, "tea.grind": "fine"})
-    assert made.coffee == Brewing(minutes=5, sugar=2.0)
-    assert made.cups == 3
-    assert to_dict(made)["coffee.minutes"] == 5
-    assert make(Kitchen, json.loads(json.dumps(to_dict(made)))) == made
+def test_a_group_of_settings_is_given_with_dots_or_as_a_dictionary_and_later_layers_win():
+    config = make(
+        Kitchen, {"coffee": {"minutes": 1, "sugar": 2}, "cups": 3}, {"coffee.minutes": 5, "tea.grind": "fine"}
+    )
+    assert config.coffee == Brewing(minutes=5, sugar=2.0)
+    assert config.cups == 3
+    assert to_dict(config)["coffee.minutes"] == 5
+    assert make(Kitchen, json.loads(json.dumps(to_dict(config)))) == config
 
 
 @pytest.mark.parametrize(
@@ -91,16 +93,16 @@ def test_a_wrong_setting_in_a_group_is_named_with_its_group(values, message):
     assert str(caught.value).startswith(message)
 
 
-def test_settings_survive_the_way_through_plain_values():
+def test_settings_survive_a_round_trip_through_json():
     config = Brewing(minutes=7, sugar=0.1, steps=(3,))
     assert make(Brewing, to_dict(config)) == config
     assert make(Brewing, json.loads(json.dumps(to_dict(config)))) == config
 
 
-def test_groups_of_settings_come_flat_or_nested():
+def test_sections_may_be_given_with_dots_or_nested():
     flat = {"train.epochs": 5, "model": {"prune": 0.3}, "model.layers": 2}
-    assert nest(flat) == {"train": {"epochs": 5}, "model": {"prune": 0.3, "layers": 2}}
-    assert nest({}) == {"model": {}, "train": {}}
+    assert split_sections(flat) == {"train": {"epochs": 5}, "model": {"prune": 0.3, "layers": 2}}
+    assert split_sections({}) == {"model": {}, "train": {}}
 
 
 @pytest.mark.parametrize(
@@ -111,13 +113,13 @@ def test_groups_of_settings_come_flat_or_nested():
         ({"model": 3}, "'model' is a group of settings; give a table of them, or 'model.NAME'."),
     ],
 )
-def test_a_setting_outside_the_groups_is_an_error(flat, message):
+def test_a_setting_outside_the_sections_is_an_error(flat, message):
     with pytest.raises(ConfigError, match="^" + message.replace(".", r"\.") + "$"):
-        nest(flat)
+        split_sections(flat)
 
 
 @pytest.mark.parametrize(
-    ("word", "value"),
+    ("assignment", "value"),
     [
         ("a=5", 5),
         ("a=1e-3", 1e-3),
@@ -137,23 +139,23 @@ def test_a_setting_outside_the_groups_is_an_error(flat, message):
         ("a=\0", "\0"),
     ],
 )
-def test_a_word_becomes_the_value_it_looks_like(word, value):
-    assert parse_words([word]) == {"a": value}
+def test_an_argument_becomes_the_value_it_looks_like(assignment, value):
+    assert parse_assignments([assignment]) == {"a": value}
 
 
-@pytest.mark.parametrize("word", ["epochs", "=5", " =5", ""])
-def test_a_word_without_name_or_value_is_an_error_with_an_example(word):
+@pytest.mark.parametrize("assignment", ["epochs", "=5", " =5", ""])
+def test_an_argument_without_name_or_value_is_an_error_with_an_example(assignment):
     with pytest.raises(ConfigError, match="is not of the form NAME=VALUE, for example"):
-        parse_words([word])
+        parse_assignments([assignment])
 
 
-def test_the_last_word_for_a_setting_wins():
-    assert parse_words(["train.epochs=5", "train.epochs=6"]) == {"train.epochs": 6}
+def test_the_last_argument_for_a_setting_wins():
+    assert parse_assignments(["train.epochs=5", "train.epochs=6"]) == {"train.epochs": 6}
 
 
 def test_settings_are_read_from_toml(tmp_path):
     (tmp_path / "a.toml").write_text('[train]\nepochs = 3\n[model]\nreadout = "mean"\n')
-    assert nest(read_toml(tmp_path / "a.toml")) == {"train": {"epochs": 3}, "model": {"readout": "mean"}}
+    assert split_sections(read_toml(tmp_path / "a.toml")) == {"train": {"epochs": 3}, "model": {"readout": "mean"}}
 
 
 def test_a_toml_file_that_cannot_be_read_is_named(tmp_path):
@@ -170,5 +172,5 @@ def test_a_toml_file_that_cannot_be_read_is_named(tmp_path):
         assert str(tmp_path / name) in str(caught.value)
 
 
-def test_the_text_below_a_field_is_its_help():
+def test_the_docstring_below_a_field_is_its_help():
     assert describe(Brewing) == {"minutes": "How long.", "degrees": "How hot,\nin Celsius."}

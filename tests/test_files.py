@@ -1,4 +1,4 @@
-"""Writing: the old content or the new one, never half, and nothing left behind."""
+"""Atomic writes: the old content or the new one, never half of it, and no leftovers."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ from raindrop.files import (
 )
 
 
-def names(folder):
+def file_names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
@@ -32,11 +32,11 @@ def fill(folder, text):
     (folder / "deeper").mkdir()
 
 
-def test_a_file_appears_only_when_its_block_ends(tmp_path):
+def test_a_file_appears_only_when_the_block_succeeds(tmp_path):
     with atomic_file(tmp_path / "new" / "a.txt") as partial:
         partial.write_text("whole")
         assert not (tmp_path / "new" / "a.txt").exists()
-    assert names(tmp_path / "new") == ["a.txt"]
+    assert file_names(tmp_path / "new") == ["a.txt"]
     assert (tmp_path / "new" / "a.txt").read_text() == "whole"
 
 
@@ -45,7 +45,7 @@ def test_an_exception_leaves_the_old_file_and_nothing_else(tmp_path):
     with suppress(KeyboardInterrupt), atomic_file(tmp_path / "a.txt") as partial:
         partial.write_text("half")
         raise KeyboardInterrupt
-    assert names(tmp_path) == ["a.txt"]
+    assert file_names(tmp_path) == ["a.txt"]
     assert (tmp_path / "a.txt").read_text() == "old"
 
 
@@ -56,30 +56,30 @@ def test_a_file_replaces_a_file_but_not_a_folder(tmp_path):
     (tmp_path / "folder").mkdir()
     with pytest.raises(OutputExistsError, match="folder: this is a folder; give the name of a file"):
         write_text(tmp_path / "folder", "")
-    assert names(tmp_path) == ["a.json", "folder"]
+    assert file_names(tmp_path) == ["a.json", "folder"]
 
 
-def test_a_folder_appears_only_when_its_block_ends(tmp_path):
+def test_a_folder_appears_only_when_the_block_succeeds(tmp_path):
     with atomic_folder(tmp_path / "new" / "run") as partial:
         fill(partial, "whole")
         assert not (tmp_path / "new" / "run").exists()
-    assert names(tmp_path / "new") == ["run"]
-    assert names(tmp_path / "new" / "run") == ["content", "deeper"]
+    assert file_names(tmp_path / "new") == ["run"]
+    assert file_names(tmp_path / "new" / "run") == ["content", "deeper"]
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_an_exception_leaves_no_half_folder(tmp_path, overwrite):
+def test_an_exception_leaves_no_partial_folder(tmp_path, overwrite):
     if overwrite:
         (tmp_path / "run").mkdir()
         fill(tmp_path / "run", "old")
     with suppress(ZeroDivisionError), atomic_folder(tmp_path / "run", overwrite=overwrite) as partial:
         fill(partial, "half")
         raise ZeroDivisionError
-    assert names(tmp_path) == (["run"] if overwrite else [])
+    assert file_names(tmp_path) == (["run"] if overwrite else [])
     assert not overwrite or (tmp_path / "run" / "content").read_text() == "old"
 
 
-def test_a_folder_that_exists_is_refused_before_any_work(tmp_path):
+def test_an_existing_folder_is_refused_before_any_work(tmp_path):
     fill(tmp_path, "old")
     with pytest.raises(
         OutputExistsError, match=r"this folder exists already\. Choose another name, or remove it first"
@@ -89,30 +89,30 @@ def test_a_folder_that_exists_is_refused_before_any_work(tmp_path):
         refuse_to_overwrite(tmp_path / "content")
     with pytest.raises(OutputExistsError, match="this is a file; give the name of a folder"):
         atomic_folder(tmp_path / "content", overwrite=True).__enter__()
-    assert names(tmp_path) == ["content", "deeper"]
+    assert file_names(tmp_path) == ["content", "deeper"]
 
 
-def test_an_empty_folder_is_free(tmp_path):
+def test_an_empty_folder_may_be_written_to(tmp_path):
     (tmp_path / "run").mkdir()
     with atomic_folder(tmp_path / "run") as partial:
         fill(partial, "new")
-    assert names(tmp_path) == ["run"]
+    assert file_names(tmp_path) == ["run"]
     assert (tmp_path / "run" / "content").read_text() == "new"
 
 
-@pytest.mark.parametrize("one_step", [True, False])
-def test_overwrite_replaces_all_of_the_old_folder(tmp_path, monkeypatch, one_step):
-    if not one_step:
+@pytest.mark.parametrize("atomically", [True, False])
+def test_overwrite_replaces_the_whole_old_folder(tmp_path, monkeypatch, atomically):
+    if not atomically:
         monkeypatch.setattr(raindrop.files.ctypes, "CDLL", lambda _: None)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "gone").touch()
     with atomic_folder(tmp_path / "run", overwrite=True) as partial:
         fill(partial, "new")
-    assert names(tmp_path) == ["run"]
-    assert names(tmp_path / "run") == ["content", "deeper"]
+    assert file_names(tmp_path) == ["run"]
+    assert file_names(tmp_path / "run") == ["content", "deeper"]
 
 
-def test_overwrite_through_a_link_replaces_what_it_points_to(tmp_path):
+def test_overwrite_through_a_link_replaces_its_target(tmp_path):
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "first").mkdir()
     (tmp_path / "latest").symlink_to(tmp_path / "runs" / "first")
@@ -120,13 +120,13 @@ def test_overwrite_through_a_link_replaces_what_it_points_to(tmp_path):
         fill(partial, "new")
     assert (tmp_path / "latest").is_symlink()
     assert (tmp_path / "runs" / "first" / "content").read_text() == "new"
-    assert names(tmp_path / "runs") == ["first"]
+    assert file_names(tmp_path / "runs") == ["first"]
 
 
-def test_a_folder_below_a_file_cannot_be_made_and_says_why(tmp_path):
+def test_a_folder_inside_a_file_cannot_be_created_and_the_message_says_why(tmp_path):
     (tmp_path / "file").touch()
     for write in (atomic_file, atomic_folder):
-        with pytest.raises(RaindropError, match=r"its folder .*file cannot be made"):
+        with pytest.raises(RaindropError, match=r"its folder .*file cannot be created"):
             write(tmp_path / "file" / "x").__enter__()
 
 
@@ -149,7 +149,7 @@ else:
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
-def test_a_kill_in_the_middle_leaves_the_old_content(tmp_path, kind):
+def test_a_kill_while_writing_leaves_the_old_content(tmp_path, kind):
     path = tmp_path / "out"
     if kind == "file":
         path.write_text("old")
@@ -167,18 +167,18 @@ REPLACING = """
 import sys
 from pathlib import Path
 from raindrop.files import atomic_folder
-path, turn = Path(sys.argv[1]), 0
+path, round_number = Path(sys.argv[1]), 0
 while True:
     with atomic_folder(path, overwrite=True) as partial:
         for name in ("a", "b"):
-            (partial / name).write_text(str(turn))
-    turn += 1
-    print(turn, flush=True)
+            (partial / name).write_text(str(round_number))
+    round_number += 1
+    print(round_number, flush=True)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="folders change names in one step on Linux only")
-def test_while_a_folder_is_replaced_again_and_again_a_whole_one_is_always_there(tmp_path):
+@pytest.mark.skipif(sys.platform != "linux", reason="folders are swapped atomically on Linux only")
+def test_a_complete_folder_exists_at_every_moment_while_it_is_replaced(tmp_path):
     path = tmp_path / "out"
     path.mkdir()
     for name in ("a", "b"):
@@ -192,21 +192,21 @@ def test_while_a_folder_is_replaced_again_and_again_a_whole_one_is_always_there(
     assert (path / "a").read_text() == (path / "b").read_text()
 
 
-def test_checksums_tell_content_apart_and_not_layout(tmp_path):
+def test_checksums_depend_on_content_and_not_on_layout(tmp_path):
     (tmp_path / "a").write_bytes(b"abc")
     assert file_checksum(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     assert content_checksum({"a": 1, "b": [2]}) == content_checksum({"b": [2], "a": 1})
     assert content_checksum({"a": 1}) != content_checksum({"a": 2})
 
 
-def test_the_partial_name_is_hidden_and_beside_the_target(tmp_path):
+def test_the_temporary_name_is_hidden_and_in_the_same_folder(tmp_path):
     with atomic_file(tmp_path / "a.txt") as partial:
         partial.touch()
         assert partial.parent == tmp_path
         assert partial.name == f".a.txt.partial-{socket.gethostname()}-{os.getpid()}"
 
 
-def test_what_a_dead_process_left_of_a_file_goes_when_it_is_written_again_and_nothing_else(tmp_path):
+def test_leftovers_of_a_dead_process_are_deleted_when_the_file_is_written_again_and_nothing_else_is(tmp_path):
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     alive = os.getppid()
@@ -226,4 +226,4 @@ def test_what_a_dead_process_left_of_a_file_goes_when_it_is_written_again_and_no
         for name in ("a.txt", "run")
         for owner in (f"{here}-{alive}", f"elsewhere-{dead.pid}")
     ]
-    assert names(tmp_path) == sorted([*others, *ours, "a.txt", "run"])
+    assert file_names(tmp_path) == sorted([*others, *ours, "a.txt", "run"])

@@ -1,27 +1,28 @@
-"""Everything that can go wrong because of what a person gave us.
+"""Errors that the user can fix.
 
 RaindropError
 ├── DataError          a table that cannot be used as it is
 ├── ConfigError        an unknown or impossible setting
 │   └── ResumeError    a stored run that was begun with other settings
-├── TrainingError      training that cannot go on
+├── TrainingError      training that cannot continue
 ├── ModelFileError     a saved model that cannot be loaded
 ├── OutputExistsError  an output that would be overwritten
 └── MissingExtraError  an optional package that is not installed
 
-RaindropWarning        something a person should know, though the work goes on
+RaindropWarning        something the user should know, though the work continues
 
-The command line prints the message alone; anything else is a bug and keeps its traceback.
+The command line prints only their message. Any other exception is a bug and keeps its traceback.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any, get_args
 
 
 class RaindropError(Exception):
-    """Base of every error that tells a person what to do next."""
+    """Base class. The message says what is wrong and what to do next."""
 
 
 class DataError(RaindropError, ValueError):
@@ -37,7 +38,7 @@ class ResumeError(ConfigError):
 
 
 class TrainingError(RaindropError):
-    """Training cannot go on."""
+    """Training cannot continue."""
 
 
 class ModelFileError(RaindropError, ValueError):
@@ -45,15 +46,11 @@ class ModelFileError(RaindropError, ValueError):
 
 
 class OutputExistsError(RaindropError, FileExistsError):
-    """An output exists already and would be overwritten."""
-
-
-class RaindropWarning(UserWarning):
-    """Something a person should know, though the work goes on."""
+    """An output already exists and would be overwritten."""
 
 
 class MissingExtraError(RaindropError, ImportError):
-    """An optional package is needed and not installed."""
+    """An optional package is needed but not installed."""
 
     def __init__(self, package: str, extra: str, purpose: str):
         super().__init__(
@@ -62,19 +59,29 @@ class MissingExtraError(RaindropError, ImportError):
         )
 
 
+class RaindropWarning(UserWarning):
+    """Something the user should know, though the work continues."""
+
+
 def suggest(name: str, options: Iterable[str]) -> str:
-    """A half sentence that names the nearest option, or all of them."""
-    known = [str(option) for option in options]
-    folded = {option.casefold(): option for option in reversed(known)}
-    near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
-    if near:
-        return f"did you mean '{folded[near[0]]}'?"
-    if not known:
+    """The end of an error message: the option closest to `name`, or the list of all options."""
+    names = [str(option) for option in options]
+    by_lower_case = {option.casefold(): option for option in reversed(names)}
+    closest = difflib.get_close_matches(name.casefold(), by_lower_case, n=1, cutoff=0.6)
+    if closest:
+        return f"did you mean '{by_lower_case[closest[0]]}'?"
+    if not names:
         return "there are none."
-    shown = ", ".join(f"'{option}'" for option in known[:20])
-    return f"there are: {shown}{', ...' if len(known) > 20 else ''}."
+    listed = ", ".join(f"'{option}'" for option in names[:20])
+    return f"there are: {listed}{', ...' if len(names) > 20 else ''}."
 
 
-def count_of(part: int, whole: int, noun: str) -> str:
+def check_choice(value: str, choices: Any, option: str) -> None:
+    """Raise a DataError unless `value` is one of the values of the Literal type `choices`."""
+    if value not in get_args(choices):
+        raise DataError(f"{option}='{value}' is not known: {suggest(str(value), get_args(choices))}")
+
+
+def format_count(count: int, total: int, noun: str) -> str:
     """'3 of 812,410 rows'."""
-    return f"{part:,} of {whole:,} {noun}"
+    return f"{count:,} of {total:,} {noun}"

@@ -1,4 +1,4 @@
-"""Writing so that a kill at any moment leaves the old file or the new one, never half of either."""
+"""Atomic writes: after a kill at any moment a file or folder has its old content or its new one, never half of it."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from typing import Any
 
 from raindrop.errors import OutputExistsError, RaindropError
 
-AT_CURRENT_FOLDER, EXCHANGE = -100, 2  # of renameat2(2)
+AT_FDCWD, RENAME_EXCHANGE = -100, 2  # constants of renameat2(2)
 
 
 @contextmanager
 def run_folder(path: Path) -> Iterator[None]:
-    """Make a folder to work in; one that exists is fine. What a kill left half-written in it is removed.
+    """Create a folder to work in, or use an existing one; partial files that a killed process left in it are deleted.
 
-    If the work fails before it has written anything, the folder goes again.
+    If the block fails before anything was written, the folder is removed again.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RaindropError(f"{path}: the folder cannot be made ({error.strerror}).") from None
+        raise RaindropError(f"{path}: the folder cannot be created ({error.strerror}).") from None
     for partial in path.glob(".*.partial-*"):
         partial.unlink(missing_ok=True)
     try:
         yield
     except BaseException:
         with suppress(OSError):
-            path.rmdir()  # does so only where it is empty
+            path.rmdir()  # succeeds only if it is empty
         raise
 
 
 def refuse_to_overwrite(path: Path) -> None:
-    """Raise unless `path` is free; an empty folder counts as free."""
+    """Raise if `path` exists; an empty folder is allowed."""
     if path.is_dir() and not any(path.iterdir()):
         return
     if path.exists():
@@ -51,16 +51,16 @@ def refuse_to_overwrite(path: Path) -> None:
 
 @contextmanager
 def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; it takes the name `path` only when the block ends well."""
+    """Yield a temporary path next to `path`; it is renamed to `path` only if the block succeeds."""
     path = Path(path)
     if path.is_dir():
         raise OutputExistsError(f"{path}: this is a folder; give the name of a file.")
-    partial = _beside(path)
+    partial = _temporary_path(path)
     try:
         partial.touch()
-        usual = partial.stat().st_mode
+        default_mode = partial.stat().st_mode
         yield partial
-        os.chmod(partial, usual)  # some writers make files that only their owner can read
+        os.chmod(partial, default_mode)  # some writers create files that only their owner can read
         with open(partial, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(partial, path)
@@ -70,66 +70,66 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator[Path]:
-    """Yield a temporary folder beside `path`; it takes the name `path` only when the block ends well."""
+    """Yield a temporary folder next to `path`; it is renamed to `path` only if the block succeeds."""
     path = Path(path)
     if path.is_file():
         raise OutputExistsError(f"{path}: this is a file; give the name of a folder, or remove it first.")
     if not overwrite:
         refuse_to_overwrite(path)
-    path = Path(os.path.realpath(path))  # what a link points to is replaced, not the link
-    partial = _beside(path)
+    path = Path(os.path.realpath(path))  # replace the target of a link, not the link
+    partial = _temporary_path(path)
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
     try:
         yield partial
         if path.exists():
-            _exchange(partial, path)
+            _swap_folders(partial, path)
         else:
             os.rename(partial, path)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _beside(path: Path) -> Path:
-    """A temporary name in the same folder, which is made if need be; what a killed process left of `path` goes."""
+def _temporary_path(path: Path) -> Path:
+    """A temporary name in the folder of `path`, which is created; leftovers of killed processes are deleted."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RaindropError(f"{path}: its folder {path.parent} cannot be made ({error.strerror}).") from None
+        raise RaindropError(f"{path}: its folder {path.parent} cannot be created ({error.strerror}).") from None
     if not os.access(path.parent, os.W_OK):
         raise RaindropError(f"{path}: there is no permission to write in {path.parent}.")
-    beginning = f".{path.name}.partial-{socket.gethostname()}-"  # what another machine writes here is not ours to judge
-    for left in path.parent.glob(f"{glob.escape(beginning)}*"):
-        if not _runs(left.name.removeprefix(beginning)):
-            shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
-    return path.with_name(f"{beginning}{os.getpid()}")
+    prefix = f".{path.name}.partial-{socket.gethostname()}-"  # files of other machines are left alone
+    for leftover in path.parent.glob(f"{glob.escape(prefix)}*"):
+        if not _may_be_running(leftover.name.removeprefix(prefix)):
+            shutil.rmtree(leftover, ignore_errors=True) if leftover.is_dir() else leftover.unlink(missing_ok=True)
+    return path.with_name(f"{prefix}{os.getpid()}")
 
 
-def _runs(process: str) -> bool:
-    """Whether a process of this number may still be at work on this machine."""
-    if os.name != "posix" or not process.isdecimal():
+def _may_be_running(process_id: str) -> bool:
+    """Whether a process with this id may be running on this machine."""
+    if os.name != "posix" or not process_id.isdecimal():
         return True
     try:
-        os.kill(int(process), 0)
+        os.kill(int(process_id), 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:  # it is somebody else's
+    except PermissionError:  # it belongs to another user
         pass
     return True
 
 
-def _exchange(new: Path, old: Path) -> None:
-    """Let two folders change names: in one step where the system can (Linux), else in three."""
+def _swap_folders(new: Path, old: Path) -> None:
+    """Exchange the names of two folders: atomically where the system can (Linux), otherwise in three renames."""
     try:
         renameat2 = ctypes.CDLL(None).renameat2
-        done = renameat2(AT_CURRENT_FOLDER, os.fsencode(new), AT_CURRENT_FOLDER, os.fsencode(old), EXCHANGE) == 0
+        done = renameat2(AT_FDCWD, os.fsencode(new), AT_FDCWD, os.fsencode(old), RENAME_EXCHANGE) == 0
     except (AttributeError, OSError, TypeError):
         done = False
     if not done:
-        away = old.with_name(f".{old.name}.old-{os.getpid()}")
-        os.rename(old, away)
+        aside = old.with_name(f".{old.name}.old-{os.getpid()}")
+        os.rename(old, aside)
         os.rename(new, old)
-        os.rename(away, new)
+        os.rename(aside, new)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
@@ -139,7 +139,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 
 def to_json(content: Any, **layout: Any) -> str:
-    """JSON that every reader takes: null where a figure is not a number."""
+    """Strict JSON: NaN and infinity become null."""
     return json.dumps(_without_nan(content), ensure_ascii=False, allow_nan=False, **layout)
 
 
@@ -157,11 +157,11 @@ def write_json(path: str | os.PathLike[str], content: Any) -> None:
 
 
 def file_checksum(path: str | os.PathLike[str]) -> str:
-    """SHA-256 of a file's bytes."""
+    """SHA-256 of a file."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def content_checksum(content: Any) -> str:
-    """SHA-256 of a JSON value, whatever its layout in the file."""
+    """SHA-256 of a JSON value; the order of keys and the layout in a file do not matter."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()

@@ -149,7 +149,7 @@ def test_sensors_of_another_table_are_matched_by_name(table, scaler):
 def test_an_unknown_sensor_is_an_error_or_ignored(table, scaler):
     frame = table.events().with_columns(sensor=pl.col("sensor").cast(pl.String).replace("b", "bb"))
     other = EventTable.from_frames(frame, table.samples, statics=["age", "unit"])
-    with pytest.raises(DataError, match=r"1 sensors were not there in training \(first: 'bb'; "):
+    with pytest.raises(DataError, match=r"1 sensor was not read in training \(first: 'bb'; "):
         Collator(other, scaler)
     batch = Collator(other, scaler, ignore_unknown=True).batch(np.arange(12))
     expected = [readings_of(table.where(pl.col("sensor") != "b"), scaler, at) for at in range(12)]

@@ -1,11 +1,13 @@
-"""Scaler: everything is learned from the training table, and comes back from JSON identical."""
+"""Scaler: learned from the training table only, float64 throughout, identical after a JSON round trip."""
 
 import json
 
 import numpy as np
 import polars as pl
 import pytest
+import torch
 
+from raindrop.batch.collate import Collator
 from raindrop.batch.scaling import Scaler
 from raindrop.errors import DataError
 from raindrop.table.event_table import EventTable
@@ -35,7 +37,7 @@ def test_mean_and_scale_are_those_of_the_readings_of_each_sensor():
         assert scaler.scale[at] == pytest.approx(readings[name].std(), rel=1e-5)
 
 
-def test_rows_outside_the_training_samples_move_nothing():
+def test_only_the_training_samples_are_learned_from():
     statics = {"age": [50, 60, 70], "unit": ["A", "B", "A"]}
     table = make_table([{"x": 1.0, "y": 2.0}, {"x": 3.0}, {"y": 100.0}], statics)
     moved = make_table(
@@ -46,32 +48,63 @@ def test_rows_outside_the_training_samples_move_nothing():
     assert Scaler.fit(table).to_dict() != Scaler.fit(moved).to_dict()
 
 
-def test_only_the_chosen_readings_are_learned_from():
+def test_only_the_selected_readings_are_learned_from():
     table = make_table([{"x": 1.0}, {"x": 3.0}, {"x": 50.0}])
     assert Scaler.fit(table.where(pl.col("value") < 10)).mean.tolist() == [2.0]
     assert Scaler.fit(table[[1, 0]]).mean.tolist() == [2.0]
 
 
 @pytest.mark.parametrize("value", [5.0, 0.1, 0.0, -1e6, 1e-20])
-def test_a_constant_sensor_is_centred_and_not_blown_up(value):
+def test_a_constant_sensor_is_centred_and_not_scaled(value):
     scaler = Scaler.fit(make_table([{"x": value}] * 7))
-    assert scaler.mean[0] == np.float32(value)
+    assert scaler.mean[0] == value
     assert scaler.scale[0] == 1.0
 
 
 def test_a_sensor_that_varies_by_rounding_alone_is_constant():
-    value = np.float32(1e6)
-    assert Scaler.fit(make_table([{"x": value}, {"x": np.nextafter(value, np.float32(np.inf))}])).scale[0] == 1.0
+    scaler = Scaler.fit(make_table([{"x": 1e6}, {"x": np.nextafter(1e6, np.inf)}]))
+    assert scaler.scale[0] == 1.0
 
 
-def test_a_small_scale_is_kept_where_it_is_more_than_rounding():
+def test_a_constant_sensor_with_many_readings_is_still_constant():
+    """A plain sum of 200,000 times 0.1 is off by more than the rounding of a single reading."""
+    times = np.arange(200_000)
+    scaler = Scaler.fit(EventTable.from_columns(["a"] * len(times), times, ["x"] * len(times), [0.1] * len(times)))
+    assert scaler.mean[0] == 0.1
+    assert scaler.scale[0] == 1.0
+
+
+@pytest.mark.parametrize("offset", [0.0, 120_000_000_000.0, -1.7e15])
+def test_readings_with_a_large_offset_are_scaled_as_without_it(offset):
+    digits = np.arange(10.0)
+    table = make_table([{"x": offset + digit} for digit in digits])
+    scaler = Scaler.fit(table)
+    assert scaler.mean[0] == offset + 4.5
+    batch = Collator(table, scaler).batch(np.arange(10))
+    assert batch.value.dtype == torch.float32
+    assert batch.value.numpy() == pytest.approx((digits - 4.5) / digits.std(), rel=1e-6)
+    back = Scaler.from_dict(json.loads(json.dumps(scaler.to_dict())))
+    assert torch.equal(Collator(table, back).batch(np.arange(10)).value, batch.value)
+
+
+def test_a_scaled_value_beyond_float32_is_its_largest_number():
+    scaler = Scaler.fit(make_table([{"x": 1e-20}, {"x": 3e-20}]))
+    scaled = scaler.scale_values(np.array([1e-20, 3e38, -3e38]), np.zeros(3, dtype=np.int64))
+    largest = np.finfo(np.float32).max
+    assert scaled.tolist() == [-1.0, largest, -largest]
+
+
+def test_a_small_scale_is_kept_if_it_is_more_than_rounding():
     scaler = Scaler.fit(make_table([{"x": 1e-4}, {"x": 3e-4}]))
     assert scaler.scale[0] == pytest.approx(1e-4)
 
 
-def test_a_sensor_never_read_in_training_stays_as_it_is():
-    scaler = Scaler.fit(make_table([{"x": 5.0}, {"x": 7.0}], sensors=["x", "never"]))
-    assert (scaler.mean[1], scaler.scale[1]) == (0.0, 1.0)
+def test_a_sensor_without_a_training_reading_keeps_its_position_and_is_marked():
+    scaler = Scaler.fit(make_table([{"x": 5.0}, {"x": 7.0}], sensors=["never", "x"]))
+    assert scaler.sensors == ("never", "x")
+    assert scaler.observed.tolist() == [False, True]
+    assert scaler.observed_sensors == ("x",)
+    assert (scaler.mean[0], scaler.scale[0]) == (0.0, 1.0)
 
 
 def test_large_readings_do_not_overflow():
@@ -109,7 +142,7 @@ def test_categories_are_learned_from_values_and_not_from_the_type(dtype):
     assert encode(pl.Series(["b", "a"], dtype=dtype), pl.Series(["a", "z"], dtype=dtype)) == [[1, 0], [0, 0]]
 
 
-def test_statics_lie_side_by_side_in_the_order_named():
+def test_statics_are_concatenated_in_the_order_named():
     table = make_table([{"x": 1.0}] * 2, {"unit": ["B", "A"], "age": [1, 3]})
     scaler = Scaler.fit(table)
     assert scaler.static_width == 3
@@ -134,8 +167,16 @@ def test_a_scaler_comes_back_from_json_identical():
     assert back.to_dict() == scaler.to_dict()
     assert back.statics == scaler.statics
     assert np.array_equal(back.mean, scaler.mean)
-    assert back.mean.dtype == back.scale.dtype == np.float32
+    assert np.array_equal(back.scale, scaler.scale)
+    assert np.array_equal(back.observed, scaler.observed)
+    assert back.mean.dtype == back.scale.dtype == np.float64
     assert np.array_equal(back.encode_statics(table), scaler.encode_statics(table))
+
+
+def test_a_scaler_written_by_0_1_counts_every_sensor_as_observed():
+    content = Scaler.fit(make_table([{"x": 5.0}], sensors=["x", "never"])).to_dict()
+    del content["observed"]
+    assert Scaler.from_dict(content).observed.tolist() == [True, True]
 
 
 # ---------------------------------------------------------------- sensors by name
@@ -146,15 +187,28 @@ def test_sensors_are_matched_by_name():
     assert scaler.sensor_codes(make_table([{"c": 1.0, "a": 1.0}])).tolist() == [0, 2]
 
 
-def test_an_unknown_sensor_is_an_error_unless_ignored_or_never_read():
+def test_an_unknown_sensor_is_an_error_unless_it_is_ignored_or_has_no_reading():
     scaler = Scaler.fit(make_table([{"HR": 1.0}]))
     table = make_table([{"HR": 1.0, "hr": 1.0}, {"hr": 2.0}])
     with pytest.raises(DataError) as caught:
         scaler.sensor_codes(table)
-    assert str(caught.value).startswith("1 sensors were not there in training (first: 'hr'; 2 of 3 readings)")
+    assert str(caught.value).startswith("1 sensor was not read in training (first: 'hr'; 2 of 3 readings)")
     assert "unknown_sensors='ignore'" in str(caught.value)
     assert scaler.sensor_codes(table, ignore_unknown=True).tolist() == [0, -1]
     assert scaler.sensor_codes(table.where(pl.col("sensor") == "HR")).tolist() == [0, -1]
+
+
+def test_a_sensor_without_a_training_reading_is_unknown_even_if_it_was_listed():
+    training = make_table([{"HR": 1.0}, {"HR": 3.0}], sensors=["rare", "HR"])
+    scaler = Scaler.from_dict(json.loads(json.dumps(Scaler.fit(training).to_dict())))
+    assert Collator(training, scaler).batch(np.arange(2)).sensor.tolist() == [1, 1]
+    table = make_table([{"HR": 1.0}, {"HR": 3.0, "rare": 1e6}], sensors=["rare", "HR"])
+    with pytest.raises(DataError) as caught:
+        scaler.sensor_codes(table)
+    assert str(caught.value).startswith("1 sensor was not read in training (first: 'rare'; 1 of 3 readings).\n")
+    assert "unknown_sensors='ignore'" in str(caught.value)
+    assert scaler.sensor_codes(table, ignore_unknown=True).tolist() == [-1, 1]
+    assert scaler.sensor_codes(table.where(pl.col("sensor") == "HR")).tolist() == [-1, 1]
 
 
 # ---------------------------------------------------------------- errors
@@ -171,13 +225,13 @@ def test_an_unknown_sensor_is_an_error_unless_ignored_or_never_read():
         ([f"id {at}" for at in range(101)], ["id 1"], "static 'static' has 101 different text values"),
     ],
 )
-def test_a_static_that_cannot_be_used_is_named(train, test, message):
+def test_an_unusable_static_is_reported_by_name(train, test, message):
     with pytest.raises(DataError) as caught:
         encode(train, test)
     assert str(caught.value).startswith(f"samples: {message}")
 
 
-def test_a_static_missing_at_prediction_is_named_with_the_near_one():
+def test_a_static_missing_at_prediction_is_reported_with_the_closest_name():
     scaler = Scaler.fit(make_table([{"x": 1.0}], {"weight": [1.0]}))
     with pytest.raises(DataError, match=r"there is no column 'weight' .*; did you mean 'Weight'"):
         scaler.encode_statics(make_table([{"x": 1.0}], {"Weight": [1.0]}))

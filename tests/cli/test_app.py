@@ -210,11 +210,25 @@ def test_unknown_sensors_are_an_error_or_ignored(ask: Ask, data: Path, run: Path
     EventTable.from_frames(renamed, table.samples, statics=["age", "ward"]).write(tmp_path / "data")
     code, _, errors = ask("predict", run, tmp_path / "data", "--out", tmp_path / "p.csv")
     assert code == 1
-    assert "1 sensors were not there in training (first: 'blood pressure'" in errors
+    assert "1 sensor was not read in training (first: 'blood pressure'" in errors
     assert not (tmp_path / "p.csv").exists()
     asked = ("--unknown-sensors", "ignore")
     assert ask("predict", run, tmp_path / "data", "--out", tmp_path / "p.csv", *asked)[0] == 0
     assert ask("evaluate", run, tmp_path / "data", *asked)[0] == 0
+
+
+def test_a_sensor_read_in_test_samples_only_does_not_stop_training(ask: Ask, data: Path, tmp_path: Path) -> None:
+    table = EventTable.read(data)
+    rare = table.split(seed=0)[2].ids
+    extra = pl.DataFrame({"sample": rare, "time": 1.0, "sensor": "rare", "value": 1.0})
+    events = pl.concat([table.events().with_columns(pl.col("sensor").cast(pl.String)), extra])
+    EventTable.from_frames(events, table.samples, statics=["age", "ward"]).write(tmp_path / "data")
+    code, shown, _ = ask("train", tmp_path / "data", "--out", tmp_path / "run", *TRAIN)
+    assert code == 0
+    assert "test: auroc" in shown
+    code, _, errors = ask("evaluate", tmp_path / "run", tmp_path / "data")
+    assert code == 1
+    assert f"1 sensor was not read in training (first: 'rare'; {len(rare)} of" in errors
 
 
 def test_samples_without_a_label_are_left_out_of_training_and_it_says_so(ask: Ask, tmp_path: Path) -> None:
@@ -275,14 +289,14 @@ MISTAKES = {
     "unknown label": ("train DATA --out OUT --label lable", "there is no column 'lable'"),
     "unknown split": ("train DATA --out OUT --split rndom", "--split is 'random', 'none' or FILE:1"),
     "no settings file": ("train DATA --out OUT --config none.toml", "none.toml: there is no such settings file"),
-    "output below a file": ("train DATA --out DATA/table.json/run", "the folder cannot be made"),
+    "output below a file": ("train DATA --out DATA/table.json/run", "the folder cannot be created"),
     "output exists": ("train DATA --out DATA", "this folder exists already"),
     "loss not finite": (
         "train DATA --out OUT --set train.learning_rate=3e37 train.max_grad_norm=0.0",
         "Lower train.learning_rate",
     ),
     "no run": ("evaluate nowhere DATA", "nowhere: there is no model.json"),
-    "share above one": ("evaluate RUN DATA --hide-sensors 1.5 --out OUT", "lies between 0 and 1, not at 1.5"),
+    "share above one": ("evaluate RUN DATA --hide-sensors 1.5 --out OUT", "must be between 0 and 1, not 1.5"),
     "unknown part": ("evaluate RUN DATA --part tset", 'Did you mean "test"?'),
     "figures exist": ("evaluate RUN DATA --out DATA/table.json", "this file exists already"),
     "not a run": ("predict DATA DATA --out OUT.csv", "there is no model.json. Is this a run folder?"),

@@ -1,4 +1,4 @@
-"""Small files in the published layouts, with the traps of the real ones."""
+"""Small files in the published layouts, with the irregularities of the real ones."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def p19_folder(tmp_path: Path, p19_files: dict[str, str]) -> Path:
 
 @pytest.fixture(scope="session")
 def real_data() -> Path:
-    """The folder of the published data, where there is one."""
+    """The folder of the published data; skips if there is none."""
     given = os.environ.get("RAINDROP_DATA")
     folder = Path(given) if given else Path(__file__).parents[2].parent / "shared" / "data"
     if not (folder / "p12").is_dir():

@@ -1,4 +1,4 @@
-"""Texts in the published layouts, and ways to pack them."""
+"""Make files in the published layouts, and pack them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def write(folder: Path, files: dict[str, str | bytes]) -> Path:
 
 
 def pack(folder: Path, archive: Path) -> Path:
-    """A folder as a zip or a tar of the kind that the name says."""
+    """Pack a folder as a zip or tar file, by the suffix of the name."""
     archive.parent.mkdir(parents=True, exist_ok=True)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     if archive.suffix == ".zip":

@@ -1,3 +1,5 @@
+"""The commands that bring data in, and the splits that the commands use."""
+
 from __future__ import annotations
 
 import json
@@ -11,7 +13,7 @@ from published_layout import pack, pam_subject, write
 from raindrop.benchmark import plan_jobs, read_experiments
 from raindrop.cli import data as data_commands
 from raindrop.cli.app import app, main
-from raindrop.cli.samples import labelled, part_of, split_as_told
+from raindrop.cli.samples import drop_unlabelled, select_split_part, split_table
 from raindrop.datasets import download as downloads
 from raindrop.datasets.publishers import Publication, Remote
 from raindrop.errors import ConfigError, DataError
@@ -28,20 +30,20 @@ def run(*words: object) -> int:
     return 0
 
 
-def test_convert_writes_a_table_and_says_what_was_left_out(
+def test_convert_writes_a_table_and_prints_what_was_left_out(
     p12_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("convert", "p12", p12_folder, "--out", tmp_path / "table", "--label", "length_of_stay_gt_3") == 0
-    shown = capsys.readouterr().out
-    assert "2 rows      empty variable name" in shown
-    assert f"wrote the table to {tmp_path}/table" in shown
+    output = capsys.readouterr().out
+    assert "2 rows      empty variable name" in output
+    assert f"wrote the table to {tmp_path}/table" in output
     table = EventTable.read(tmp_path / "table")
     assert table.roles.label == "length_of_stay_gt_3"
     account = json.loads((tmp_path / "table/conversion.json").read_text())
     assert {"unit": "rows", "reason": "empty variable name", "count": 2} in account["changes"]
 
 
-def test_several_sources_are_one_data_set(p19_folder: Path, tmp_path: Path) -> None:
+def test_several_sources_become_one_table(p19_folder: Path, tmp_path: Path) -> None:
     archive = pack(p19_folder / "training_setB", tmp_path / "training_setB.zip")
     assert run("convert", "p19", p19_folder / "training_setA", archive, "--out", tmp_path / "t", "--no-iculos") == 0
     table = EventTable.read(tmp_path / "t")
@@ -49,7 +51,7 @@ def test_several_sources_are_one_data_set(p19_folder: Path, tmp_path: Path) -> N
     assert "ICULOS" not in table.roles.statics
 
 
-def test_the_published_splits_of_a_download_are_written_beside_the_table(
+def test_the_published_splits_of_a_download_are_written_into_the_table_folder(
     p12_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("convert", "p12", p12_folder, "--out", tmp_path / "plain")
@@ -74,7 +76,7 @@ def test_pam_also_writes_splits_that_keep_subjects_apart(tmp_path: Path) -> None
     small = ("--steps", 60, "--min-windows", 5, "--min-seconds", 2)
     assert run("convert", "pam", tmp_path / "raw", "--out", tmp_path / "table", *small) == 0
     table = EventTable.read(tmp_path / "table")
-    parts = split_as_told(table, f"{tmp_path}/table/splits_by_subject.parquet:3", seed=0)
+    parts = split_table(table, f"{tmp_path}/table/splits_by_subject.parquet:3", seed=0)
     subjects = [set(part.samples["subject"]) for part in parts.values()]
     assert sum(len(names) for names in subjects) == 5
     (experiment,) = read_experiments(["pam"])
@@ -91,7 +93,7 @@ def test_pam_also_writes_splits_that_keep_subjects_apart(tmp_path: Path) -> None
         ("set-b/132539.txt", "Time,Parameter,Value\n00:00,RecordID,132539\n"),
     ],
 )
-def test_what_cannot_be_converted_is_one_message_and_leaves_no_table(
+def test_a_failed_conversion_is_one_message_and_leaves_no_table(
     p12_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, wrong: str | bytes
 ) -> None:
     write(p12_folder, {name: wrong})
@@ -106,7 +108,7 @@ def test_an_existing_table_is_not_overwritten(p12_folder: Path, tmp_path: Path) 
     assert run("convert", "p12", p12_folder, "--out", p12_folder) == 1
 
 
-def test_download_says_size_and_licence_first_and_checksums_last(
+def test_download_prints_size_and_licence_first_and_checksums_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     publication = Publication(
@@ -122,12 +124,12 @@ def test_download_says_size_and_licence_first_and_checksums_last(
 
     monkeypatch.setattr(downloads.Fetcher, "fetch", fetch)
     assert run("download", "p12", "--out", tmp_path / "raw") == 0
-    shown = capsys.readouterr().out
-    assert shown.startswith(f"A data set: about 42 MB, into {tmp_path}/raw\nFrom https://example.org\nLicence: CC BY")
-    assert "1.0 of 2.5 MB" in shown
-    assert "3 of 40,336 files" in shown
-    assert "a  SHA-256 abc123" in shown
-    assert f"next: raindrop convert p12 {tmp_path}/raw --out DATA" in shown
+    output = capsys.readouterr().out
+    assert output.startswith(f"A data set: about 42 MB, into {tmp_path}/raw\nFrom https://example.org\nLicence: CC BY")
+    assert "1.0 of 2.5 MB" in output
+    assert "3 of 40,336 files" in output
+    assert "a  SHA-256 abc123" in output
+    assert f"next: raindrop convert p12 {tmp_path}/raw --out DATA" in output
 
 
 def test_a_failed_download_is_one_message(
@@ -140,15 +142,15 @@ def test_a_failed_download_is_one_message(
     assert "http://127.0.0.1:9/a: " in capsys.readouterr().err
 
 
-def test_inspect_shows_the_overview_and_draws_it(
+def test_inspect_prints_the_overview_and_draws_a_picture(
     p12_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("matplotlib")
     run("convert", "p12", p12_folder, "--out", tmp_path / "table")
     assert run("inspect", tmp_path / "table", "--picture", tmp_path / "about.png") == 0
-    shown = capsys.readouterr().out
-    assert "Label 'mortality'" in shown
-    assert "empty variable name" in shown
+    output = capsys.readouterr().out
+    assert "Label 'mortality'" in output
+    assert "empty variable name" in output
     assert (tmp_path / "about.png").stat().st_size > 10_000
 
 
@@ -167,24 +169,24 @@ def split_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_published_split_is_applied_to_the_whole_table_before_unknown_labels_are_left_out(
+def test_a_split_file_is_applied_before_unlabelled_samples_are_left_out(
     table: EventTable, split_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    parts = labelled(split_as_told(table, f"{split_file}:1", seed=0))
+    parts = drop_unlabelled(split_table(table, f"{split_file}:1", seed=0))
     assert {name: len(part) for name, part in parts.items()} == {"train": 12, "val": 3, "test": 3}
     assert "leaving out 2 samples without a label 'died'" in capsys.readouterr().out
-    assert part_of(table, f"{split_file}:1", "auto").ids == ["17", "18", "19"]
-    assert len(part_of(table, f"{split_file}:1", "all")) == 20
+    assert select_split_part(table, f"{split_file}:1", "auto").ids == ["17", "18", "19"]
+    assert len(select_split_part(table, f"{split_file}:1", "all")) == 20
 
 
-def test_a_split_that_is_neither_a_word_nor_a_file_is_refused(table: EventTable) -> None:
+def test_an_unknown_value_of_split_is_refused(table: EventTable) -> None:
     with pytest.raises(ConfigError, match="--split is 'random', 'none' or FILE:1"):
-        split_as_told(table, "rnadom", seed=0)
+        split_table(table, "rnadom", seed=0)
     with pytest.raises(DataError, match="there is no such split file"):
-        split_as_told(table, "nowhere.parquet:1", seed=0)
+        split_table(table, "nowhere.parquet:1", seed=0)
 
 
-def test_train_and_evaluate_take_a_split_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_train_and_evaluate_use_a_split_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(0)
     names = [str(n) for n in range(60)]
     label = [n % 2 for n in range(60)]
@@ -205,21 +207,21 @@ def test_train_and_evaluate_take_a_split_from_a_file(tmp_path: Path, capsys: pyt
     parts = pl.read_parquet(tmp_path / "run/split.parquet")
     assert parts.filter(pl.col("part") == "test")["sample"].to_list() == names[50:]
     capsys.readouterr()
-    asked = ("--split", f"{tmp_path}/s.parquet:1", "--part", "val")
-    assert run("evaluate", tmp_path / "run", tmp_path / "data", *asked) == 0
+    options = ("--split", f"{tmp_path}/s.parquet:1", "--part", "val")
+    assert run("evaluate", tmp_path / "run", tmp_path / "data", *options) == 0
     assert "10 samples, label died" in capsys.readouterr().out
 
 
-def test_every_parameter_of_a_command_has_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     for command in (("convert", "p12"), ("convert", "p19"), ("convert", "pam"), ("download",), ("inspect",)):
         run(*command, "--help")
-        shown = capsys.readouterr().out
-        assert "folder" in shown
+        output = capsys.readouterr().out
+        assert "folder" in output
     assert data_commands.convert.name == ("convert",)
 
 
 @pytest.mark.parametrize("page", sorted(Path(__file__).parents[2].glob("docs/data_*.md")), ids=lambda page: page.stem)
-def test_the_commands_in_the_documentation_can_be_typed(page: Path) -> None:
+def test_the_commands_in_the_documentation_parse(page: Path) -> None:
     commands = [line.split()[1:] for line in page.read_text().splitlines() if line.startswith("raindrop ")]
     assert commands or page.stem == "data_format"
     for words in commands:

@@ -1,3 +1,5 @@
+"""PAM: windows of small files in the published layout."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -28,7 +30,7 @@ def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
-def test_windows_overlap_by_half_and_never_cross_an_activity_border(raw: Path) -> None:
+def test_windows_overlap_by_half_and_stay_within_one_activity(raw: Path) -> None:
     conversion = pamap2.convert(raw, **SMALL)  # type: ignore[arg-type]
     samples = conversion.table.samples
     first = samples.filter(pl.col("subject") == "101")
@@ -63,46 +65,46 @@ def test_a_reading_is_the_value_of_its_column_and_row(tmp_path: Path) -> None:
     assert events["value"].to_list() == pytest.approx([float(v) for v in row[20:37]])
 
 
-def test_nan_is_no_reading_and_a_window_of_nothing_else_is_excluded(raw: Path) -> None:
+def test_nan_is_not_a_reading_and_a_window_without_readings_is_excluded(raw: Path) -> None:
     conversion = pamap2.convert(raw, **SMALL)  # type: ignore[arg-type]
     second = conversion.table.samples.filter(pl.col("subject") == "102", pl.col("activity") == "walking")
     assert second["start"].to_list() == pytest.approx([8.38 + 0.9 + 0.3 * n for n in range(4)])
-    assert conversion.report.of("no reading left in the window, excluded") == 3
+    assert conversion.report.total("no reading left in the window, excluded") == 3
     assert conversion.table[[second["sample"][0]]].num_readings < 17 * 20 * 0.6  # 20 of its 60 steps were measured
     assert np.isfinite(conversion.table.value).all()
 
 
-def test_four_in_ten_readings_stay_the_same_ones_under_a_seed(raw: Path) -> None:
+def test_forty_percent_of_the_readings_are_kept_depending_on_the_seed(raw: Path) -> None:
     full = pamap2.convert(raw, keep=1.0, **SMALL).table  # type: ignore[arg-type]
     thinned = pamap2.convert(raw, **SMALL)  # type: ignore[arg-type]
     assert thinned.table.num_readings / full.num_readings == pytest.approx(0.4, abs=0.02)
     assert thinned.table.fingerprint == pamap2.convert(raw, **SMALL).table.fingerprint  # type: ignore[arg-type]
     assert thinned.table.fingerprint != pamap2.convert(raw, seed=1, **SMALL).table.fingerprint  # type: ignore[arg-type]
-    assert thinned.report.of("removed at random (60%)") > 0
+    assert thinned.report.total("removed at random (60%)") > 0
 
 
-def test_the_draw_of_a_subject_depends_on_no_other_subject(raw: Path) -> None:
+def test_the_readings_kept_for_a_subject_do_not_depend_on_other_subjects(raw: Path) -> None:
     both = pamap2.convert(raw, **SMALL).table  # type: ignore[arg-type]
     alone = pamap2.convert(raw / "Protocol/subject102.dat", steps=60, min_windows=1, min_seconds=2.0).table
     chosen = both[both.samples["subject"].to_numpy() == "102"]
     assert np.array_equal(chosen.value[chosen.rows()], alone.value[alone.rows()])
 
 
-def test_too_short_a_subject_and_too_rare_an_activity_are_excluded_with_their_reason(raw: Path) -> None:
+def test_short_subjects_and_rare_activities_are_excluded_with_their_reason(raw: Path) -> None:
     report = pamap2.convert(raw, **SMALL).report  # type: ignore[arg-type]
-    assert report.of("subject 109 has only 2 s of named activities, excluded") == 1
-    assert report.of("optional activities, not part of the protocol") == 1
+    assert report.total("subject 109 has only 2 s of named activities, excluded") == 1
+    assert report.total("optional activities, not part of the protocol") == 1
     report = pamap2.convert(raw, steps=60, min_windows=12, min_seconds=1.0).report
-    assert report.of("subject 109 has only 2 s of named activities, excluded") == 0
-    assert report.of("'lying' has fewer than 12 windows, excluded") == 11
-    assert report.of("'rope jumping' has fewer than 12 windows, excluded") == 4
+    assert report.total("subject 109 has only 2 s of named activities, excluded") == 0
+    assert report.total("'lying' has fewer than 12 windows, excluded") == 11
+    assert report.total("'rope jumping' has fewer than 12 windows, excluded") == 4
 
 
 def test_every_row_is_in_a_window_or_accounted_for(raw: Path) -> None:
     report = pamap2.convert(raw, **SMALL).report  # type: ignore[arg-type]
-    assert report.of("between activities (transient)") == 80
+    assert report.total("between activities (transient)") == 80
     #  101: 200 = 5 windows to row 180, 250 = 7 windows to 240, 59 too few; 102: 240 and 210 fit; 109: 150 fits
-    assert report.of("left over where an activity ends or breaks off") == 20 + 10 + 59
+    assert report.total("left over where an activity ends or breaks off") == 20 + 10 + 59
 
 
 def test_a_gap_in_time_ends_a_window(tmp_path: Path) -> None:
@@ -110,15 +112,15 @@ def test_a_gap_in_time_ends_a_window(tmp_path: Path) -> None:
     write(tmp_path, {"subject101.dat": "".join(lines[:70] + lines[75:])})
     conversion = pamap2.convert(tmp_path, steps=60, min_windows=1, min_seconds=1)
     assert len(conversion.table) == 1
-    assert conversion.report.of("left over where an activity ends or breaks off") == 10 + 45
+    assert conversion.report.total("left over where an activity ends or breaks off") == 10 + 45
 
 
-def test_no_window_and_no_activity_left_are_errors_that_say_why(raw: Path) -> None:
+def test_an_empty_result_is_an_error_with_the_reason(raw: Path) -> None:
     with pytest.raises(DataError, match=r"No activity has 500 windows \(there are: lying 11, .*\)\.\nAsk for fewer"):
         pamap2.convert(raw, steps=60, min_seconds=2.0)
     with pytest.raises(DataError, match="No subject has a window of 6000 steps"):
         pamap2.convert(raw, steps=6000, min_seconds=2.0)
-    with pytest.raises(DataError, match="do not go together"):
+    with pytest.raises(DataError, match="cannot be combined"):
         pamap2.convert(raw, overlap=1.0)
     with pytest.raises(DataError, match="unit='foot' is not known"):
         pamap2.convert(raw, unit="foot")  # type: ignore[arg-type]
@@ -142,7 +144,7 @@ def test_a_broken_line_is_named_with_its_file(tmp_path: Path, change: tuple[str,
     assert f"subject101.dat: line 11 is broken, {fault}" in str(error.value)
 
 
-def test_the_archive_within_the_archive_as_published_gives_what_the_folder_gives(raw: Path, tmp_path: Path) -> None:
+def test_the_published_archive_and_the_unpacked_folder_give_the_same_table(raw: Path, tmp_path: Path) -> None:
     expected = pamap2.convert(raw, **SMALL).table.fingerprint  # type: ignore[arg-type]
     inner = pack(raw.parent, tmp_path / "download/PAMAP2_Dataset.zip")
     outer = pack(inner.parent, tmp_path / "pamap2.zip")
@@ -159,7 +161,7 @@ def test_a_split_by_subject_keeps_overlapping_windows_together(tmp_path: Path) -
     assert sum(len(names) for names in subjects) == 5
 
 
-def test_converting_twice_writes_the_same_bytes_and_reads_back_the_same(raw: Path, tmp_path: Path) -> None:
+def test_converting_twice_writes_the_same_bytes_and_they_read_back_identical(raw: Path, tmp_path: Path) -> None:
     conversion = pamap2.convert(raw, **SMALL)  # type: ignore[arg-type]
     first = conversion.write(tmp_path / "first")
     second = pamap2.convert(raw, **SMALL).write(tmp_path / "second")  # type: ignore[arg-type]

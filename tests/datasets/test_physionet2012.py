@@ -1,3 +1,5 @@
+"""P12: small files in the published layout, with the irregularities of the real ones."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -36,70 +38,70 @@ def test_statics_are_found_by_name_among_readings_of_minute_0(p12_folder: Path) 
     assert table.roles.statics == physionet2012.STATICS
 
 
-def test_what_was_not_measured_is_null_and_never_a_number(p12_folder: Path) -> None:
+def test_unmeasured_statics_are_null(p12_folder: Path) -> None:
     conversion = physionet2012.convert(p12_folder)
     samples = conversion.table.samples
     assert samples["Height"].to_list() == [None, 170.0, 160.5, 170.0]
     assert samples["Gender"].to_list() == [None, "0", "1", "0"]
     assert samples["Weight"].to_list() == [80.0, None, 70.8, 80.0]
-    assert conversion.report.of("Gender -1, not measured") == 1
+    assert conversion.report.total("Gender -1, not measured") == 1
     assert (0.0, "DiasABP", -1.0) not in readings(conversion.table, "132540")
 
 
 def test_every_row_is_accounted_for(p12_folder: Path) -> None:
     conversion = physionet2012.convert(p12_folder)
     report = conversion.report
-    assert report.of("empty variable name") == 2
-    assert report.of("-1, not measured", "readings") == 1
-    assert report.of("duplicate readings (last)") == 1
-    assert report.of("pH outside 6 to 8.5") == 1
-    assert report.of("later value of a static (Weight, above all), not a reading") == 2
-    assert report.of("no reading of any sensor, excluded") == 1
-    assert report.of("Height outside 50 to 275, emptied") == 1
+    assert report.total("empty variable name") == 2
+    assert report.total("-1, not measured", "readings") == 1
+    assert report.total("duplicate readings (last)") == 1
+    assert report.total("pH outside 6 to 8.5") == 1
+    assert report.total("later value of a static (Weight, above all), not a reading") == 2
+    assert report.total("no reading of any sensor, excluded") == 1
+    assert report.total("Height outside 50 to 275, emptied") == 1
     dropped = sum(number for unit, _, number in report.rows() if unit in ("rows", "readings"))
     statics = 6 * report.read["files"]
     assert report.read["rows"] == conversion.table.num_readings + dropped + statics
     assert sum(conversion.table.dropped.values()) == dropped
 
 
-def test_the_last_of_several_values_in_a_minute_counts_unless_asked_otherwise(p12_folder: Path) -> None:
+def test_the_last_of_several_values_in_a_minute_counts_by_default(p12_folder: Path) -> None:
     assert (2.0, "Urine", 30) in readings(physionet2012.convert(p12_folder).table, "132540")
     assert (2.0, "Urine", 465) in readings(physionet2012.convert(p12_folder, duplicates="mean").table, "132540")
 
 
-def test_impossible_values_stay_when_the_limits_are_switched_off(p12_folder: Path) -> None:
+def test_impossible_values_are_kept_without_limits(p12_folder: Path) -> None:
     conversion = physionet2012.convert(p12_folder, limits=None)
-    assert conversion.report.of("pH outside 6 to 8.5") == 0
-    assert conversion.report.of("duplicate readings (last)") == 2  # 735 and 7.35 are now two values of one minute
+    assert conversion.report.total("pH outside 6 to 8.5") == 0
+    assert conversion.report.total("duplicate readings (last)") == 2  # 735 and 7.35 are now two values of one minute
     tighter = physionet2012.convert(p12_folder, limits={"HR": (0, 75)})
-    assert tighter.report.of("HR outside 0 to 75") == 2
+    assert tighter.report.total("HR outside 0 to 75") == 2
 
 
-def test_both_labels_are_there_and_an_unknown_stay_is_empty_or_short(p12_folder: Path) -> None:
+def test_both_labels_are_written_and_an_unknown_stay_is_empty_or_short(p12_folder: Path) -> None:
     table = physionet2012.convert(p12_folder).table
     assert table.labels.tolist() == [0, 1, 0, 1]
     assert table.samples["length_of_stay_gt_3"].to_list() == [1, 0, None, 1]
     assert table.samples["length_of_stay"].to_list() == [5, 3, None, 4]
     counted = physionet2012.convert(p12_folder, label="length_of_stay_gt_3", unknown_stay="short")
     assert counted.table.labels.tolist() == [1, 0, 0, 1]
-    assert counted.report.of("length of stay -1 is unknown: counted as short") == 1
+    assert counted.report.total("length of stay -1 is unknown: counted as short") == 1
 
 
 def test_a_record_without_outcome_has_empty_labels(p12_folder: Path) -> None:
     (p12_folder / "Outcomes-c.txt").unlink()
     conversion = physionet2012.convert(p12_folder)
     assert conversion.table.samples["mortality"].to_list() == [0, 1, 0, None]
-    assert conversion.report.of("no outcome, both labels empty") == 1
+    assert conversion.report.total("no outcome, both labels empty") == 1
 
 
-def test_no_outcomes_at_all_is_an_error_that_says_which_files(p12_folder: Path) -> None:
+def test_missing_outcomes_are_an_error_that_names_the_files(p12_folder: Path) -> None:
     with pytest.raises(DataError, match=r"no outcomes .*\n.*Outcomes-a.txt"):
         physionet2012.convert(p12_folder / "set-a")
 
 
 def test_an_unknown_variable_is_counted(p12_folder: Path) -> None:
     write(p12_folder, {"set-a/132541.txt": p12_record(132541, ["00:10,HR,60", "00:10,Mood,3"])})
-    assert physionet2012.convert(p12_folder).report.of("unknown variable name") == 1
+    assert physionet2012.convert(p12_folder).report.total("unknown variable name") == 1
 
 
 @pytest.mark.parametrize(
@@ -141,7 +143,7 @@ def test_a_second_different_file_for_a_record_is_refused_and_the_same_one_counte
     same = (p12_folder / "set-a/132539.txt").read_bytes()
     write(p12_folder, {"set-b/132539.txt": same})
     conversion = physionet2012.convert(p12_folder)
-    assert conversion.report.of("the same file a second time, read once") == 1
+    assert conversion.report.total("the same file a second time, read once") == 1
     assert len(conversion.table) == 4
     write(p12_folder, {"set-b/132539.txt": same.replace(b"HR,73", b"HR,74")})
     with pytest.raises(DataError, match=r"set-b/132539.txt: a second, different file for the record of .*set-a/132539"):
@@ -192,7 +194,7 @@ def pack_set(folder: Path, packed: Path, part: str, kind: str) -> None:
     write(packed, {f"Outcomes-{part}.txt": (folder / f"Outcomes-{part}.txt").read_bytes()})
 
 
-def test_converting_twice_writes_the_same_bytes_and_reads_back_the_same(p12_folder: Path, tmp_path: Path) -> None:
+def test_converting_twice_writes_the_same_bytes_and_they_read_back_identical(p12_folder: Path, tmp_path: Path) -> None:
     conversion = physionet2012.convert(p12_folder)
     first = conversion.write(tmp_path / "first")
     second = physionet2012.convert(p12_folder).write(tmp_path / "second")
@@ -205,9 +207,9 @@ def test_converting_twice_writes_the_same_bytes_and_reads_back_the_same(p12_fold
 
 
 def test_many_small_batches_give_the_same_table(p12_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = physionet2012.convert(p12_folder)
-    batches = physionet2012.in_batches
-    monkeypatch.setattr(physionet2012, "in_batches", lambda *args: batches(*args, size=1))
+    one_batch = physionet2012.convert(p12_folder)
+    batches = physionet2012.batch_records
+    monkeypatch.setattr(physionet2012, "batch_records", lambda *args: batches(*args, size=1))
     parts = physionet2012.convert(p12_folder)
-    assert parts.table.fingerprint == whole.table.fingerprint
-    assert parts.report.as_dict() == whole.report.as_dict()
+    assert parts.table.fingerprint == one_batch.table.fingerprint
+    assert parts.report.to_dict() == one_batch.report.to_dict()

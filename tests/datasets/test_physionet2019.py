@@ -1,3 +1,5 @@
+"""P19: small files in the published layout, with the irregularities of the real ones."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -14,10 +16,10 @@ def test_the_papers_cohort_is_four_rules_each_counted(p19_folder: Path) -> None:
     conversion = physionet2019.convert(p19_folder)
     assert conversion.table.ids == ["1", "2", "5", "100008", "100009"]
     report = conversion.report
-    assert report.of("no row before the first positive label, excluded") == 1
-    assert report.of("more than 60 rows, excluded") == 1
-    assert report.of("no reading in the whole record, excluded") == 1
-    assert report.of("no HospAdmTime, excluded") == 1
+    assert report.total("no row before the first positive label, excluded") == 1
+    assert report.total("more than 60 rows, excluded") == 1
+    assert report.total("no reading in the whole record, excluded") == 1
+    assert report.total("no HospAdmTime, excluded") == 1
 
 
 def test_every_row_is_accounted_for(p19_folder: Path) -> None:
@@ -25,8 +27,8 @@ def test_every_row_is_accounted_for(p19_folder: Path) -> None:
     report = conversion.report
     kept = conversion.table.samples["rows_kept"].sum()
     assert kept == 4 + 2 + 60 + 1 + 2
-    assert report.of("at or after the first positive label") == 2 + 1
-    assert report.read["rows"] == kept + report.of("at or after the first positive label") + report.of(
+    assert report.total("at or after the first positive label") == 2 + 1
+    assert report.read["rows"] == kept + report.total("at or after the first positive label") + report.total(
         "of an excluded sample"
     )
 
@@ -75,7 +77,7 @@ def test_samples_without_readings_stay_and_are_pointed_out(p19_folder: Path) -> 
 
 def test_impossible_values_are_dropped_unless_switched_off_and_zero_is_a_value(p19_folder: Path) -> None:
     conversion = physionet2019.convert(p19_folder)
-    assert conversion.report.of("FiO2 outside 0.1 to 1") == 1
+    assert conversion.report.total("FiO2 outside 0.1 to 1") == 1
     values = conversion.table[["100009"]].events()["value"].to_list()
     assert values == pytest.approx([0.0, 0.4])
     assert physionet2019.convert(p19_folder, limits=None).table[["100009"]].num_readings == 3
@@ -119,7 +121,7 @@ def test_an_empty_record_is_excluded_not_lost(p19_folder: Path) -> None:
     write(p19_folder, {"training_setA/p000008.psv": "|".join(P19_COLUMNS) + "\n"})
     conversion = physionet2019.convert(p19_folder)
     assert "8" not in conversion.table.ids
-    assert conversion.report.of("no row before the first positive label, excluded") == 2
+    assert conversion.report.total("no row before the first positive label, excluded") == 2
 
 
 def test_the_wrong_data_set_is_refused(p12_folder: Path) -> None:
@@ -138,7 +140,7 @@ def test_samples_ascend_in_whatever_order_the_sources_are_given(p19_folder: Path
     assert physionet2019.convert(sources).table.ids == ["1", "2", "5", "100008", "100009"]
 
 
-def test_converting_twice_writes_the_same_bytes_and_reads_back_the_same(p19_folder: Path, tmp_path: Path) -> None:
+def test_converting_twice_writes_the_same_bytes_and_they_read_back_identical(p19_folder: Path, tmp_path: Path) -> None:
     first = physionet2019.convert(p19_folder).write(tmp_path / "first")
     conversion = physionet2019.convert(p19_folder)
     second = conversion.write(tmp_path / "second")

@@ -62,14 +62,14 @@ def p12_is_the_papers_cohort_in_the_papers_order(p12: Conversion, real_data: Pat
     assert p12.table.ids == cohort["sample"].cast(pl.String).to_list()
     assert len(p12.table) == 11_988
     assert len(p12.table.sensors) == 36
-    assert p12.report.of("no reading of any sensor, excluded") == 12
+    assert p12.report.total("no reading of any sensor, excluded") == 12
 
 
 def p12_has_the_known_labels(p12: Conversion) -> None:
     assert p12.table.labels.sum() == 1_707
     stay = p12.table.samples["length_of_stay_gt_3"]
     assert (stay.sum(), stay.null_count()) == (11_155, 157)
-    assert p12.report.of("length of stay -1 is unknown: length_of_stay_gt_3 empty") == 157
+    assert p12.report.total("length of stay -1 is unknown: length_of_stay_gt_3 empty") == 157
 
 
 def p12_statics_are_the_papers_nine_once_classes_have_columns(p12: Conversion) -> None:
@@ -84,7 +84,7 @@ def p12_statics_are_the_papers_nine_once_classes_have_columns(p12: Conversion) -
 def p12_accounts_for_every_row(p12: Conversion) -> None:
     report = p12.report
     assert report.read == {"files": 12_000, "rows": 5_285_818, "outcomes": 12_000}
-    assert report.of("empty variable name") == 2_403
+    assert report.total("empty variable name") == 2_403
     lost = sum(number for unit, _, number in report.rows() if unit in ("rows", "readings"))
     assert report.read["rows"] == p12.table.num_readings + lost + 6 * 12_000
     assert p12.table.time.max() == 48.0
@@ -112,7 +112,7 @@ def p19_exclusions_add_up(p19: Conversion) -> None:
         "no HospAdmTime, excluded": 1,
     }
     assert report.read["files"] - sum(excluded.values()) == 38_803
-    rows = report.of("of an excluded sample") + report.of("at or after the first positive label")
+    rows = report.total("of an excluded sample") + report.total("at or after the first positive label")
     assert report.read["rows"] == p19.table.samples["rows_kept"].sum() + rows
     assert (p19.table.count == 0).sum() == 65
 

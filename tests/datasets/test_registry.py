@@ -1,3 +1,5 @@
+"""Data sets by name."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -14,12 +16,12 @@ def test_a_data_set_is_converted_by_its_short_name(p12_folder: Path) -> None:
     assert set(DATASETS) == {"p12", "p19", "pam"}
 
 
-def test_an_unknown_name_suggests_a_near_one(p12_folder: Path) -> None:
+def test_an_unknown_name_is_an_error_with_the_closest_one(p12_folder: Path) -> None:
     with pytest.raises(DataError, match=r"There is no data set 'P12': did you mean 'p12'"):
         convert("P12", p12_folder)
 
 
-def test_a_report_reads_as_an_account(p12_folder: Path) -> None:
+def test_a_report_as_text_lists_what_was_read_and_left_out(p12_folder: Path) -> None:
     text = str(convert("p12", p12_folder).report)
     assert text.startswith("P12: read 5 files, 48 rows, 5 outcomes")
     assert "2 rows      empty variable name" in text

@@ -1,4 +1,4 @@
-"""The planted graph: the label is in pairs of sensors, and nowhere else."""
+"""The planted graph: the label shows in pairs of sensors and nowhere else."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import polars as pl
 import pytest
 
 from raindrop.batch.summaries import summarise
-from raindrop.datasets.synthetic import Planted, planted_graph
+from raindrop.datasets.synthetic import PlantedGraph, planted_graph
 from raindrop.errors import ConfigError
 
 
 @pytest.fixture(scope="module")
-def planted() -> Planted:
+def planted() -> PlantedGraph:
     return planted_graph(600, num_sensors=6, num_edges=2, times=60)
 
 
-def coupled(planted: Planted) -> np.ndarray:
+def coupled(planted: PlantedGraph) -> np.ndarray:
     return planted.table.labels == "coupled"
 
 
-def correlation(planted: Planted, sender: str, receiver: str, chosen: np.ndarray) -> float:
-    """Of |sender + 1| and the receiver, each scaled by sensor, at the times when both are read."""
+def correlation(planted: PlantedGraph, sender: str, receiver: str, chosen: np.ndarray) -> float:
+    """The correlation of |sender + 1| and the receiver, each scaled, at the times when both are read."""
     table = planted.table[chosen]
     wide = (
         table.events()
@@ -34,14 +34,14 @@ def correlation(planted: Planted, sender: str, receiver: str, chosen: np.ndarray
     return float(np.corrcoef(pair["u"], pair["v"])[0, 1])
 
 
-def test_the_same_seed_gives_the_same_table_and_another_seed_another() -> None:
+def test_the_table_depends_on_the_seed_alone() -> None:
     one, two, other = (planted_graph(30, seed=seed) for seed in (4, 4, 5))
     assert one.table.fingerprint == two.table.fingerprint
     assert one.edges == two.edges
     assert one.table.fingerprint != other.table.fingerprint
 
 
-def test_edges_are_between_different_sensors_and_in_the_adjacency(planted: Planted) -> None:
+def test_edges_are_between_different_sensors_and_in_the_adjacency(planted: PlantedGraph) -> None:
     names = [name for edge in planted.edges for name in edge]
     assert len(planted.edges) == 2
     assert len(set(names)) == 4
@@ -52,14 +52,14 @@ def test_edges_are_between_different_sensors_and_in_the_adjacency(planted: Plant
         assert adjacency[planted.table.sensors.index(sender), planted.table.sensors.index(receiver)]
 
 
-def test_a_receiver_follows_its_sender_in_the_coupled_class_alone(planted: Planted) -> None:
+def test_a_receiver_follows_its_sender_in_the_coupled_class_only(planted: PlantedGraph) -> None:
     chosen = coupled(planted)
     for sender, receiver in planted.edges:
         assert correlation(planted, sender, receiver, chosen) > 0.6
         assert abs(correlation(planted, sender, receiver, ~chosen)) < 0.1
 
 
-def test_where_no_edge_is_nothing_follows(planted: Planted) -> None:
+def test_without_an_edge_sensors_are_uncorrelated(planted: PlantedGraph) -> None:
     chosen = coupled(planted)
     (sender, receiver), (other_sender, other_receiver) = planted.edges
     idle = next(name for name in planted.table.sensors if all(name not in edge for edge in planted.edges))
@@ -67,7 +67,7 @@ def test_where_no_edge_is_nothing_follows(planted: Planted) -> None:
         assert abs(correlation(planted, *pair, chosen)) < 0.1
 
 
-def test_a_sensor_by_itself_looks_the_same_in_both_classes(planted: Planted) -> None:
+def test_a_single_sensor_has_the_same_distribution_in_both_classes(planted: PlantedGraph) -> None:
     chosen = coupled(planted)
     events = planted.table.events().with_columns(label=np.repeat(chosen, planted.table.count))
     for name in planted.table.sensors:
@@ -78,7 +78,7 @@ def test_a_sensor_by_itself_looks_the_same_in_both_classes(planted: Planted) -> 
         assert distance < 0.2 * values["value"].std(), name
 
 
-def test_no_summary_of_a_sensor_tells_the_classes_apart(planted: Planted) -> None:
+def test_no_summary_of_a_single_sensor_separates_the_classes(planted: PlantedGraph) -> None:
     chosen = coupled(planted)
     summaries = summarise(planted.table)
     one, two = summaries[chosen], summaries[~chosen]
@@ -88,7 +88,7 @@ def test_no_summary_of_a_sensor_tells_the_classes_apart(planted: Planted) -> Non
     assert np.median(distance) < 1.2
 
 
-def test_times_are_irregular_sensors_are_missing_and_statics_come_along(planted: Planted) -> None:
+def test_times_are_irregular_and_some_sensors_are_missing(planted: PlantedGraph) -> None:
     table = planted.table
     time = table.time[table.rows()]
     assert time.min() >= 0
@@ -103,7 +103,7 @@ def test_times_are_irregular_sensors_are_missing_and_statics_come_along(planted:
     assert 0.4 < coupled(planted).mean() < 0.6
 
 
-def test_the_label_leans_on_age_a_little() -> None:
+def test_the_label_depends_weakly_on_age() -> None:
     many = planted_graph(4000, num_sensors=2, num_edges=1, times=1)
     age = many.table.samples["age"].to_numpy()
     assert 1 < age[coupled(many)].mean() - age[~coupled(many)].mean() < 4

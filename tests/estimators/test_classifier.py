@@ -203,11 +203,46 @@ def test_an_unknown_sensor_is_an_error_or_ignored(fitted: Classifier, fresh_tabl
     more = EventTable.from_frames(
         pl.concat([known, extra]), fresh_table.samples, label="label", statics=["age", "ward"]
     )
-    with pytest.raises(DataError, match=r"1 sensors were not there in training \(first: 'lactate'; 2 of"):
+    with pytest.raises(DataError, match=r"1 sensor was not read in training \(first: 'lactate'; 2 of"):
         fitted.predict_proba(more)
     lenient = quick(unknown_sensors="ignore")
     lenient.__dict__ |= {name: value for name, value in vars(fitted).items() if name.endswith("_")}
     assert np.allclose(lenient.predict_proba(more), fitted.predict_proba(fresh_table), atol=1e-6)
+
+
+def with_rare_sensor(table: EventTable, samples: list[str]) -> EventTable:
+    """The table with a further sensor "lactate" that is read only in these samples."""
+    lactate = pl.DataFrame({"sample": samples, "time": 1.0, "sensor": "lactate", "value": 1e6})
+    events = pl.concat([table.events().with_columns(pl.col("sensor").cast(pl.String)), lactate])
+    return EventTable.from_frames(
+        events, table.samples, label="label", statics=["age", "ward"], sensors=[*SENSORS, "lactate"]
+    )
+
+
+def test_a_sensor_that_was_listed_but_never_read_in_training_is_unknown(
+    table: EventTable, fresh_table: EventTable, tmp_path: Path
+) -> None:
+    clf = quick().fit(with_rare_sensor(table, []))
+    assert clf.scaler_.sensors == (*SENSORS, "lactate")
+    clf.save(tmp_path / "model")
+    rare = with_rare_sensor(fresh_table, ["new000", "new001"])
+    for strict in (clf, load(tmp_path / "model")):
+        with pytest.raises(DataError, match=r"1 sensor was not read in training \(first: 'lactate'; 2 of"):
+            strict.predict_proba(rare)
+        lenient = strict.set_params(unknown_sensors="ignore")
+        assert np.allclose(lenient.predict_proba(rare), clf.predict_proba(fresh_table), atol=1e-6)
+
+
+def test_validation_samples_may_hold_a_sensor_that_training_never_reads(
+    table: EventTable, fresh_table: EventTable
+) -> None:
+    clf = quick().fit(with_rare_sensor(table, []), validation=with_rare_sensor(fresh_table, ["new000"]))
+    without = quick().fit(with_rare_sensor(table, []), validation=with_rare_sensor(fresh_table, []))
+    for one, other in zip(clf.history_, without.history_, strict=True):
+        assert one | {"seconds": 0} == other | {"seconds": 0}
+    held_out = table.split((0.8, 0.2), seed=0)[1].ids
+    clf = quick(config={"train.holdout": 0.2}).fit(with_rare_sensor(table, held_out))
+    assert clf.scaler_.observed_sensors == SENSORS
 
 
 def test_a_table_in_another_time_unit_gives_the_same_result(fitted: Classifier, fresh_table: EventTable) -> None:

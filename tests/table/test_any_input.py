@@ -1,4 +1,4 @@
-"""Whatever comes in, a sound table or a message comes out."""
+"""Property tests: any input gives a valid table or an error message."""
 
 import datetime as dt
 import tempfile
@@ -51,7 +51,7 @@ TAME = {
 
 @st.composite
 def columns(draw, names, size, wild):
-    """A frame whose columns hold mostly what they should; the `wild` ones hold something else or a bit of it."""
+    """A frame of mostly valid columns; the `wild` ones hold other types, or valid values mixed with other types."""
     frame = {}
     for name in names:
         kind = TAME[name]
@@ -85,11 +85,11 @@ def pairs(draw):
 
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(pair=pairs(), frame=st.sampled_from([dict, pl.DataFrame, pd.DataFrame]))
-def test_anything_at_all_is_a_sound_table_or_refused_with_a_message(pair, frame):
+def test_any_frames_give_a_valid_table_or_an_error_message(pair, frame):
     events, samples, options = pair
     try:
         events, samples = frame(events), None if samples is None else frame(samples)
-    except Exception:  # not even its own library takes it
+    except Exception:  # its own library refuses it
         return
     table = outcome(EventTable.from_frames, events, samples, **options)
     if isinstance(table, RaindropError):
@@ -110,7 +110,7 @@ def test_anything_at_all_is_a_sound_table_or_refused_with_a_message(pair, frame)
     lines=st.lists(st.lists(st.one_of(TEXT, st.sampled_from(["a", "1", "0.5"])), min_size=4, max_size=4), max_size=4),
     listed=st.booleans(),
 )
-def test_any_text_in_a_csv_is_a_sound_table_or_refused_with_a_message(lines, listed):
+def test_any_text_in_a_csv_gives_a_valid_table_or_an_error_message(lines, listed):
     with tempfile.TemporaryDirectory() as folder:
         text = "".join(",".join(cell.replace("\n", " ") for cell in line) + "\n" for line in lines)
         write_csv(Path(folder), "sample,time,sensor,value\n" + text, "sample,label\na,0\n1,1\n" if listed else None)

@@ -1,4 +1,4 @@
-"""The paper's settings as changes to a table: sensors go, samples and everything else stay."""
+"""Hiding sensors removes or overwrites their readings and changes nothing else."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from raindrop.batch.collate import Collator
 from raindrop.batch.scaling import Scaler
 from raindrop.errors import DataError
 from raindrop.table.event_table import EventTable
-from raindrop.table.hide import hide_random_sensors, hide_sensors, number_hidden
+from raindrop.table.hide import hide_random_sensors, hide_sensors, num_hidden
 
 
 @pytest.fixture
@@ -34,12 +34,12 @@ def test_hidden_sensors_have_no_reading_and_the_others_all_of_theirs(table: Even
     assert hide_sensors(table, []).events().equals(table.events())
 
 
-def test_an_unknown_sensor_to_hide_suggests_the_near_one(table: EventTable) -> None:
+def test_an_unknown_sensor_to_hide_is_an_error_with_the_closest_name(table: EventTable) -> None:
     with pytest.raises(DataError, match="There is no sensor 'sensor1' to hide; did you mean 'sensor 1'"):
         hide_sensors(table, ["sensor1"])
 
 
-def test_each_sample_hides_its_own_share_of_the_sensors(table: EventTable) -> None:
+def test_each_sample_hides_its_own_random_sensors(table: EventTable) -> None:
     hidden = hide_random_sensors(table, 0.5)
     left = sensors_by_sample(hidden)
     assert all(len(names) == 3 for names in left)
@@ -53,17 +53,17 @@ def test_the_share_is_rounded_to_whole_sensors(share: float, left: int, table: E
     assert {len(names) for names in sensors_by_sample(hide_random_sensors(table, share))} == {left}
 
 
-def test_what_a_visible_sensor_reads_is_untouched(table: EventTable) -> None:
+def test_readings_of_visible_sensors_are_unchanged(table: EventTable) -> None:
     before = set(table.events().rows())
     assert set(hide_random_sensors(table, 0.5).events().rows()) < before
 
 
-def test_the_choice_depends_on_the_seed_alone(table: EventTable) -> None:
+def test_the_hidden_sensors_depend_on_the_seed_alone(table: EventTable) -> None:
     one, two, other = (hide_random_sensors(table, 0.5, seed=seed) for seed in (1, 1, 2))
     assert one.fingerprint == two.fingerprint != other.fingerprint
 
 
-def test_a_chosen_part_of_the_samples_can_be_hidden_from(table: EventTable) -> None:
+def test_hiding_works_on_a_selection_of_samples(table: EventTable) -> None:
     part = table[np.array([7, 3])]
     assert all(len(names) == 3 for names in sensors_by_sample(hide_random_sensors(part, 0.5)))
     assert len(hide_sensors(part, ["sensor 0"])) == 2
@@ -71,15 +71,15 @@ def test_a_chosen_part_of_the_samples_can_be_hidden_from(table: EventTable) -> N
 
 @pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
 def test_an_impossible_share_is_refused(share: float, table: EventTable) -> None:
-    with pytest.raises(DataError, match="lies between 0 and 1"):
+    with pytest.raises(DataError, match="must be between 0 and 1"):
         hide_random_sensors(table, share)
 
 
 def test_the_numbers_of_hidden_sensors_are_those_of_the_paper() -> None:
     shares = (0.1, 0.2, 0.3, 0.4, 0.5)
-    assert [number_hidden(share, 17) for share in shares] == [2, 3, 5, 7, 8]
-    assert [number_hidden(share, 34) for share in shares] == [3, 7, 10, 14, 17]
-    assert [number_hidden(share, 36) for share in shares] == [4, 7, 11, 14, 18]
+    assert [num_hidden(share, 17) for share in shares] == [2, 3, 5, 7, 8]
+    assert [num_hidden(share, 34) for share in shares] == [3, 7, 10, 14, 17]
+    assert [num_hidden(share, 36) for share in shares] == [4, 7, 11, 14, 18]
 
 
 def test_readings_may_be_overwritten_instead_of_removed(table: EventTable) -> None:
@@ -94,13 +94,18 @@ def test_readings_may_be_overwritten_instead_of_removed(table: EventTable) -> No
     assert (batch.value.numpy()[~overwritten] != 0).all()
 
 
-def test_random_sensors_overwritten_are_those_that_would_be_removed(table: EventTable) -> None:
-    chosen = table[np.arange(3, 17)]  # whose readings do not start where the table's do
-    removed, written = (hide_random_sensors(chosen, 0.5, seed=1, values=v) for v in (None, np.full(6, 1e6)))
-    assert written.num_readings == chosen.num_readings
+def test_overwriting_random_sensors_picks_those_that_would_be_removed(table: EventTable) -> None:
+    selected = table[np.arange(3, 17)]  # whose readings do not start where the table's do
+    removed, written = (hide_random_sensors(selected, 0.5, seed=1, values=v) for v in (None, np.full(6, 1e6)))
+    assert written.num_readings == selected.num_readings
     assert written.where(pl.col("value") < 1e6).events().equals(removed.events())
 
 
-def test_values_to_write_must_be_one_for_each_sensor(table: EventTable) -> None:
+def test_overwritten_readings_keep_all_digits_of_the_values_given(table: EventTable) -> None:
+    means = np.full(6, 120_000_000_003.0)
+    assert set(hide_sensors(table, table.sensors, values=means).value.tolist()) == {120_000_000_003.0}
+
+
+def test_values_to_write_need_one_entry_per_sensor(table: EventTable) -> None:
     with pytest.raises(DataError, match=r"There are 6 sensors, but values of shape \(2,\) to write for them"):
         hide_sensors(table, ["sensor 1"], values=[0.0, 1.0])

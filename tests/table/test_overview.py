@@ -1,8 +1,11 @@
+"""The overview of a table: its statistics match their definitions, and it renders as text and as a picture."""
+
 from __future__ import annotations
 
 import builtins
 import io
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from rich.console import Console
 from raindrop.errors import DataError, MissingExtraError
 from raindrop.table.event_table import EventTable
 from raindrop.table.overview import missingness, overview
+from raindrop.table.store import Roles
 
 
 def tiny() -> EventTable:
@@ -28,15 +32,17 @@ def tiny() -> EventTable:
     return EventTable.from_frames(events, samples, label="died", sensors=["HR", "Temp", "never"])
 
 
-def planted(telling: bool, samples: int = 300, seed: int = 0, group: bool = False, values: bool = False) -> EventTable:
-    """A label that is in how often 'a' is read (telling), or in the values only."""
+def labelled_table(
+    *, by_counts: bool, by_values: bool = False, samples: int = 300, seed: int = 0, group: bool = False
+) -> EventTable:
+    """The label shows in how often 'a' is read (by_counts), in its values (by_values), or nowhere."""
     rng = np.random.default_rng(seed)
     label = rng.integers(0, 2, samples)
     rows: list[tuple[str, float, str, float]] = []
     for number in range(samples):
-        extra = 3 * label[number] if telling else 0
+        extra = 3 * label[number] if by_counts else 0
         for step in range(int(rng.integers(2, 6)) + extra):
-            rows.append((str(number), float(step), "a", float(label[number]) if values else 0.0))
+            rows.append((str(number), float(step), "a", float(label[number]) if by_values else 0.0))
         rows.append((str(number), 0.0, "b", 1.0))
     events = pl.DataFrame(rows, schema=["sample", "time", "sensor", "value"], orient="row")
     about: dict[str, Any] = {"sample": [str(n) for n in range(samples)], "label": label}
@@ -51,8 +57,22 @@ def test_counts_and_densities_are_those_of_the_definition() -> None:
     assert about.times_per_sample.tolist() == [2, 1, 0]
     assert about.density == pytest.approx(4 / (3 * 3))  # 3 distinct times, 3 sensors
     assert about.padded_density == pytest.approx(4 / (3 * 2 * 3))
-    assert about.span.tolist() == [2.0, 5.0]
+    assert about.last_times.tolist() == [2.0, 5.0]
     assert about.intervals.tolist() == [2.0]
+
+
+def test_simultaneous_share_counts_readings_with_another_sensor_at_the_identical_time() -> None:
+    assert overview(tiny()).simultaneous_share == pytest.approx(2 / 4)  # HR and Temp of sample a at 0
+    table = EventTable.from_columns(
+        ["a", "a", "a", "b", "b", "b"],
+        [0.0, 1.0, 1.0 + 1e-12, 1.0, 1.0, 1.0],  # nearly the same time is another time; sample b is not sample a
+        ["x", "y", "z", "x", "y", "z"],
+        range(6),
+    )
+    assert overview(table).simultaneous_share == pytest.approx(3 / 6)
+    assert overview(table[["a"]]).simultaneous_share == 0
+    assert overview(table[["b"]]).simultaneous_share == 1
+    assert "50.0% have another sensor's at the identical time" in printed(table)
 
 
 def test_the_same_time_in_two_samples_is_two_times() -> None:
@@ -60,7 +80,7 @@ def test_the_same_time_in_two_samples_is_two_times() -> None:
     assert overview(table).times_per_sample.tolist() == [1, 1]
 
 
-def test_sensors_say_how_often_in_how_many_samples_and_how_far_apart() -> None:
+def test_sensor_statistics_are_counts_shares_and_intervals() -> None:
     rows = {row["sensor"]: row for row in overview(tiny()).sensors.iter_rows(named=True)}
     assert rows["HR"]["readings"] == 3
     assert rows["HR"]["samples"] == pytest.approx(2 / 3)
@@ -71,15 +91,15 @@ def test_sensors_say_how_often_in_how_many_samples_and_how_far_apart() -> None:
     assert (rows["never"]["readings"], rows["never"]["samples"], rows["never"]["median"]) == (0, 0.0, None)
 
 
-def test_labels_are_counted_with_those_that_are_missing() -> None:
+def test_class_balance_counts_missing_labels_too() -> None:
     assert overview(tiny()).labels.rows() == [("0", 1, 1 / 3), ("1", 1, 1 / 3), (None, 1, 1 / 3)]
 
 
-def test_missingness_tells_a_label_that_is_in_the_gaps() -> None:
-    found = missingness(planted(telling=True))
-    assert found.auroc is not None
-    assert found.auroc > 0.85
-    assert found.auroc == missingness(planted(telling=True)).auroc
+def test_missingness_predicts_a_label_that_shows_in_the_counts() -> None:
+    result = missingness(labelled_table(by_counts=True))
+    assert result.auroc is not None
+    assert result.auroc > 0.85
+    assert result.auroc == missingness(labelled_table(by_counts=True)).auroc
 
 
 def test_missingness_sees_which_sensor_was_read() -> None:
@@ -91,20 +111,20 @@ def test_missingness_sees_which_sensor_was_read() -> None:
 
 
 def test_missingness_never_sees_a_value() -> None:
-    with_values = missingness(planted(telling=False, values=True))
-    without = missingness(planted(telling=False, values=False))
+    with_values = missingness(labelled_table(by_counts=False, by_values=True))
+    without = missingness(labelled_table(by_counts=False))
     assert with_values.auroc == without.auroc
     assert with_values.auroc is not None
     assert 0.35 < with_values.auroc < 0.65
 
 
-def test_missingness_looks_at_a_bounded_share_with_the_same_mix_of_labels() -> None:
-    assert missingness(planted(telling=True), limit=100).samples == pytest.approx(100, abs=2)
+def test_missingness_uses_a_stratified_subset_of_a_large_table() -> None:
+    assert missingness(labelled_table(by_counts=True), max_samples=100).samples == pytest.approx(100, abs=2)
 
 
 def test_missingness_keeps_groups_apart() -> None:
-    """A label that is the group itself cannot be told for a group that was not trained on."""
-    table = planted(telling=False, samples=400, group=True)
+    """A label that depends on the group alone cannot be predicted for a group outside training."""
+    table = labelled_table(by_counts=False, samples=400, group=True)
     names = table.samples["group"].str.slice(1).cast(pl.Int64)
     rows = [(str(n), float(step), "a", 0.0) for n in range(400) for step in range(2 + 3 * names[n])]
     events = pl.DataFrame(rows, schema=["sample", "time", "sensor", "value"], orient="row")
@@ -117,63 +137,94 @@ def test_missingness_keeps_groups_apart() -> None:
     assert apart.auroc < 0.9
 
 
+def test_a_sample_without_a_group_is_a_group_of_its_own() -> None:
+    table = labelled_table(by_counts=True, group=True)
+    groups = table.samples["group"].set(pl.Series(range(300)) % 3 == 0, None)
+    result = missingness(replace(table, samples=table.samples.with_columns(group=groups)))
+    assert result.auroc is not None
+    assert result.auroc > 0.85
+
+
+def test_a_class_in_a_single_group_gives_a_reason_and_in_two_a_score() -> None:
+    table = labelled_table(by_counts=True, samples=40)
+    groups = pl.Series("group", [f"g{n // 5}" for n in range(40)])
+    table = replace(table, samples=table.samples.with_columns(groups), roles=Roles(label="label", group="group"))
+    assert missingness(table.with_labels([n < 5 for n in range(40)])).reason == (
+        "a class occurs in only one group ('group')"
+    )
+    assert missingness(table.with_labels([n < 7 for n in range(40)])).auroc is not None
+
+
+def test_labels_without_a_single_reading_still_have_a_score() -> None:
+    table = labelled_table(by_counts=True)
+    assert missingness(table.where(np.zeros(table.num_readings, dtype=bool))).auroc == pytest.approx(0.5, abs=0.1)
+
+
 @pytest.mark.parametrize(
     ("labels", "reason"),
     [
-        ([1] * 300, "there is one class only"),
+        ([1] * 300, "there is only one class"),
         ([0] * 298 + [1] * 2, "a class has fewer than 5 samples"),
         ([0.5, 0.25] * 150, "that is a quantity, not a class"),
     ],
 )
-def test_where_it_cannot_be_said_the_reason_is(labels: list[float], reason: str) -> None:
-    found = missingness(planted(telling=True).with_labels(labels))
-    assert found.auroc is None
-    assert reason in found.reason
+def test_the_reason_is_given_where_missingness_cannot_be_estimated(labels: list[float], reason: str) -> None:
+    result = missingness(labelled_table(by_counts=True).with_labels(labels))
+    assert result.auroc is None
+    assert reason in result.reason
     unlabelled = EventTable.from_frames({"sample": ["a"], "time": [0], "sensor": ["s"], "value": [1]})
     assert missingness(unlabelled).reason == "the table has no label"
 
 
-def test_many_classes_are_averaged() -> None:
-    table = planted(telling=True)
+def test_several_classes_are_averaged_one_versus_rest() -> None:
+    table = labelled_table(by_counts=True)
     table = table.with_labels([f"class {n % 3}" for n in range(300)])
-    found = missingness(table)
-    assert found.auroc is not None
-    assert 0.3 < found.auroc < 0.7
+    result = missingness(table)
+    assert result.auroc is not None
+    assert 0.3 < result.auroc < 0.7
 
 
-def shown(table: EventTable) -> str:
+def printed(table: EventTable) -> str:
     console = Console(width=100, file=io.StringIO())
     console.print(overview(table))
     return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
 
-def test_the_terminal_shows_all_of_it() -> None:
-    text = shown(planted(telling=True))
+def test_the_terminal_shows_every_part_of_the_overview() -> None:
+    text = printed(labelled_table(by_counts=True))
     for words in ("samples", "300", "sensors", "density", "Label 'label'", "AUROC of", "interval in hours"):
         assert words in text
-    assert "cannot be said: a class has fewer than 5 samples" in shown(tiny())
+    assert "cannot be estimated: a class has fewer than 5 samples" in printed(tiny())
     many = EventTable.from_columns(["a"] * 70, range(70), [f"s{n}" for n in range(70)], [1.0] * 70)
-    assert "10 more sensors are not shown" in shown(many)
+    assert "10 more sensors are not shown" in printed(many)
 
 
 @pytest.mark.parametrize(("kind", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
-def test_a_picture_is_written_in_the_kind_its_name_says(tmp_path: Path, kind: str, magic: bytes) -> None:
+def test_a_picture_is_written_in_the_format_of_its_suffix(tmp_path: Path, kind: str, magic: bytes) -> None:
     pytest.importorskip("matplotlib")
-    path = overview(planted(telling=True)).save(tmp_path / f"about.{kind}")
+    path = overview(labelled_table(by_counts=True)).save(tmp_path / f"about.{kind}")
     assert path.read_bytes().startswith(magic)
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
-def test_a_table_without_a_single_reading_can_be_looked_at(tmp_path: Path) -> None:
+def test_a_table_without_a_single_reading_has_an_overview(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     empty = tiny().where(np.zeros(4, dtype=bool))
     about = overview(empty)
     assert about.readings == 0
+    assert about.simultaneous_share == 0
     assert about.density == 0
     about.save(tmp_path / "empty.png")
 
 
-def test_an_unknown_kind_of_picture_is_refused(tmp_path: Path) -> None:
+def test_dollar_signs_in_names_are_drawn_as_they_are(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    samples = {"sample": ["a", "b"], "$\\bad$": ["$\\worse$", "x"]}
+    events = {"sample": ["a"], "time": [0], "sensor": ["$\\frac$"], "value": [1]}
+    overview(EventTable.from_frames(events, samples, label="$\\bad$")).save(tmp_path / "about.png")
+
+
+def test_an_unknown_picture_format_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"about.bmp: a picture ends in .png, .svg, .pdf"):
         overview(tiny()).save(tmp_path / "about.bmp")
 

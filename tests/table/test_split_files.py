@@ -1,3 +1,5 @@
+"""Split files: Parquet by sample id, and the authors' .npy files by position, read without running a pickle."""
+
 from __future__ import annotations
 
 import io
@@ -51,7 +53,7 @@ def parquet(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_split_by_id_gives_three_tables_in_the_files_order(parquet: Path) -> None:
+def test_a_split_by_id_gives_three_tables_in_the_order_of_the_file(parquet: Path) -> None:
     train, val, test = Split.read(parquet, 1).apply(small_table())
     assert train.ids == ["110", "101", "102", "103", "104", "105"]
     assert (val.ids, test.ids) == (["106", "107"], ["109", "108"])
@@ -59,7 +61,7 @@ def test_a_split_by_id_gives_three_tables_in_the_files_order(parquet: Path) -> N
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4])
-def test_the_authors_own_files_count_positions_in_the_cohort(tmp_path: Path, parquet: Path, protocol: int) -> None:
+def test_the_authors_files_hold_positions_in_the_cohort(tmp_path: Path, parquet: Path, protocol: int) -> None:
     path = npy(tmp_path / "phy12_split1.npy", object_array(*PARTS), protocol)
     by_position = Split.read(path, 1).apply(small_table())
     assert [part.ids for part in by_position] == [part.ids for part in Split.read(parquet, 1).apply(small_table())]
@@ -92,14 +94,16 @@ class Evil:
 
 
 @pytest.mark.parametrize("protocol", [0, 2, 4])
-def test_a_pickle_that_calls_something_is_refused_and_calls_nothing(
+def test_a_pickle_that_calls_a_function_is_refused_and_nothing_is_called(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: int
 ) -> None:
     trap = tmp_path / "sprung"
     monkeypatch.setenv("RAINDROP_TEST_TRAP", str(trap))
     for payload in (Evil(), object_array(PARTS[0], PARTS[1], Evil()), [Evil()]):
         path = npy(tmp_path / "evil_split1.npy", payload, protocol)
-        with pytest.raises(DataError, match=r"not a split \(it holds '(posix|nt)\.mkdir', which is no array\)"):
+        with pytest.raises(
+            DataError, match=r"not a split \(it holds '(posix|nt)\.mkdir', which is not part of an array\)"
+        ):
             Split.read(path, 1)
         assert not trap.exists()
 
@@ -117,7 +121,7 @@ def test_a_pickle_that_calls_something_is_refused_and_calls_nothing(
         object_array(PARTS[0], PARTS[1]),
     ],
 )
-def test_whatever_is_not_three_lists_of_whole_numbers_is_refused(tmp_path: Path, payload: object) -> None:
+def test_anything_but_three_lists_of_integers_is_refused(tmp_path: Path, payload: object) -> None:
     with pytest.raises(DataError, match=r"not a split|2 parts, but a split has 3"):
         Split.read(npy(tmp_path / "a_split1.npy", payload), 1)
 
@@ -143,7 +147,7 @@ def test_a_damaged_file_is_a_clear_error_wherever_the_damage_is(tmp_path: Path) 
         Split.read(path, 1)
 
 
-def test_positions_need_the_order_of_the_cohort(tmp_path: Path) -> None:
+def test_positions_require_the_order_of_the_cohort(tmp_path: Path) -> None:
     split = Split.read(npy(tmp_path / "a_split1.npy", object_array(*PARTS)), 1)
     table = small_table()
     with pytest.raises(DataError, match="the table's ids are not ascending numbers"):
@@ -169,7 +173,7 @@ def test_unknown_overlapping_and_missing_samples_are_errors(tmp_path: Path, parq
         Split.read(overlapping, 1).apply(small_table())
 
 
-def test_a_wrong_number_or_file_says_what_there_is(tmp_path: Path, parquet: Path) -> None:
+def test_a_wrong_number_or_file_is_an_error_that_lists_the_options(tmp_path: Path, parquet: Path) -> None:
     with pytest.raises(DataError, match=r"there is no split 6; there are 1, 2. Write .*splits.parquet:1"):
         Split.read(parquet, 6)
     with pytest.raises(DataError, match="no split was chosen; there are 1, 2"):
@@ -191,15 +195,15 @@ def test_a_wrong_number_or_file_says_what_there_is(tmp_path: Path, parquet: Path
 
 def test_a_split_can_be_saved_and_read_again(tmp_path: Path) -> None:
     table = small_table([str(n) for n in range(40)])
-    splits = {seed: Split.of(table.split(seed=seed)) for seed in (1, 2)}
+    splits = {seed: Split.from_tables(table.split(seed=seed)) for seed in (1, 2)}
     path = write_splits(tmp_path / "own.parquet", splits)
     for seed in (1, 2):
         assert [part.ids for part in Split.read(path, seed).apply(table)] == [p.ids for p in table.split(seed=seed)]
     with pytest.raises(DataError, match="A split has 3 parts"):
-        Split.of(table.split((0.5, 0.5)))
+        Split.from_tables(table.split((0.5, 0.5)))
 
 
-def test_windows_by_number_are_samples(tmp_path: Path) -> None:
+def test_a_window_column_is_read_as_sample_ids(tmp_path: Path) -> None:
     pl.DataFrame({"split": [1] * 10, "part": ["train"] * 8 + ["val", "test"], "window": range(10)}).write_parquet(
         tmp_path / "pam.parquet"
     )

@@ -1,4 +1,4 @@
-"""stratified_parts: every position once, the same mix everywhere, groups whole."""
+"""stratified_parts: every position once, the same mix of strata in every part, whole groups."""
 
 import numpy as np
 import pytest
@@ -33,12 +33,12 @@ def test_ten_samples_of_two_classes_still_fill_three_parts():
     assert [len(part) for part in parts] == [8, 1, 1]
 
 
-def test_strata_of_two_do_not_all_end_in_the_first_part():
+def test_strata_of_two_samples_do_not_all_go_to_the_first_part():
     parts = stratified_parts(np.repeat(np.arange(100), 2), SHARES, 0)
     assert [len(part) for part in parts] == [160, 20, 20]
 
 
-def test_the_same_seed_gives_the_same_parts_and_another_seed_others():
+def test_the_parts_depend_on_the_seed_alone():
     strata = np.repeat([0, 1], 50)
     first, again, other = (stratified_parts(strata, SHARES, seed) for seed in (3, 3, 4))
     assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
@@ -53,7 +53,7 @@ def test_a_split_touches_no_global_random_state():
 
 @settings(max_examples=60, deadline=None)
 @given(groups=st.lists(st.integers(0, 30), min_size=20, max_size=150), seed=st.integers(0, 5), data=st.data())
-def test_a_group_is_never_cut_and_no_part_is_empty(groups, seed, data):
+def test_a_group_is_never_divided_and_no_part_is_empty(groups, seed, data):
     groups = np.array(groups)
     strata = np.array(data.draw(st.lists(st.integers(0, 1), min_size=len(groups), max_size=len(groups))))
     if len(np.unique(groups)) < len(SHARES):
@@ -64,7 +64,7 @@ def test_a_group_is_never_cut_and_no_part_is_empty(groups, seed, data):
     assert sum(len(np.unique(groups[part])) for part in parts) == len(np.unique(groups))
 
 
-def test_groups_of_one_kind_are_dealt_out_in_proportion():
+def test_groups_of_equal_size_are_assigned_in_proportion():
     groups = np.repeat(np.arange(100), 5)
     strata = np.repeat(np.arange(100) % 5 == 0, 5).astype(np.int64)
     for share, part in zip(SHARES, stratified_parts(strata, SHARES, 1, groups), strict=True):
@@ -77,12 +77,12 @@ def test_as_many_groups_as_parts_is_enough_and_fewer_is_an_error():
     assert sorted(len(part) for part in stratified_parts(np.zeros(6, int), SHARES, 0, groups)) == [1, 1, 4]
     apart = stratified_parts(np.arange(3), SHARES, 0, np.arange(3))  # each group with a class of its own
     assert [len(part) for part in apart] == [1, 1, 1]
-    with pytest.raises(DataError, match="2 groups cannot be dealt out to 3 parts; use fewer parts"):
+    with pytest.raises(DataError, match="2 groups cannot be divided among 3 parts; use fewer parts"):
         stratified_parts(np.zeros(6, int), SHARES, 0, groups % 2)
 
 
 @pytest.mark.parametrize("shares", [(1.0,), (0.5, 0.6), (80, 10, 10), (1.0, 0.0), (1.5, -0.5), (), 0.8, (0.5, np.nan)])
-def test_shares_that_are_no_shares_are_an_error(shares):
+def test_invalid_shares_are_an_error(shares):
     with pytest.raises(DataError, match="at least two positive shares that sum to 1"):
         stratified_parts(np.zeros(10, int), shares, 0)
 

@@ -92,9 +92,9 @@ class Collator:
         time = np.asarray(table.time[rows])
         new = np.ones(len(rows), dtype=bool)
         new[1:] = (time[1:] != time[:-1]) | (owner[1:] != owner[:-1])
-        value = (np.asarray(table.value[rows]) - self.scaler.mean[sensor]) / self.scaler.scale[sensor]
+        value = self.scaler.scale_values(np.asarray(table.value[rows]), sensor)
         return Batch(
-            value=torch.from_numpy(value.astype(np.float32, copy=False)),
+            value=torch.from_numpy(value),
             sensor=torch.from_numpy(sensor),
             slot=torch.from_numpy(np.cumsum(new) - 1),
             time=torch.from_numpy(time[new]),

@@ -1,4 +1,8 @@
-"""What is learned from the training samples before any model: the scale of each sensor and each static."""
+"""Scaling: z-scores of sensors and statics, learned from the training samples.
+
+Means and scales are float64 and so is the arithmetic; only the scaled result becomes float32. Readings such as
+120000000003 would otherwise be rounded to a constant before their mean is subtracted.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +14,18 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from raindrop.errors import DataError, count_of
-from raindrop.table.build import require_columns
+from raindrop.errors import DataError, format_count
 from raindrop.table.event_table import EventTable
+from raindrop.table.frames import require_columns
 
-Floats = NDArray[np.float32]
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
 class StaticColumn:
-    """One static attribute: a number with its mean and scale, or a category with its known values."""
+    """One static attribute: a number with its mean and scale, or a category with its values in training."""
 
     name: str
     mean: float = 0.0
@@ -28,21 +34,21 @@ class StaticColumn:
 
     @property
     def width(self) -> int:
-        """How many numbers it becomes."""
+        """The number of encoded columns."""
         return 1 if self.categories is None else len(self.categories)
 
-    def encode(self, column: pl.Series) -> Floats:
-        """(n, width): z-score, or one-hot; unknown is the mean, or no category at all."""
+    def encode(self, column: pl.Series) -> Float32:
+        """(n, width) z-scores or one-hot columns; a missing value or a new category becomes zeros."""
         if self.categories is not None:
-            known = np.array(_as_category(column).to_list(), dtype=object)
-            return np.asarray(known[:, None] == np.array(self.categories, dtype=object), dtype=np.float32)
+            values = np.array(_to_category(column).to_list(), dtype=object)
+            return np.asarray(values[:, None] == np.array(self.categories, dtype=object), dtype=np.float32)
         if not is_number(column):
             raise DataError(
                 f"samples: static '{self.name}' was a number in training and is {column.dtype} here. "
                 "Turn it into numbers, empty where unknown."
             )
-        number = (_as_number(column) - self.mean) / self.scale
-        return number.fill_null(0.0).to_numpy().astype(np.float32)[:, None]
+        number = (_to_number(column) - self.mean) / self.scale
+        return _to_float32(number.fill_null(0.0).to_numpy())[:, None]
 
 
 @dataclass(frozen=True)
@@ -50,61 +56,79 @@ class Scaler:
     """Mean and standard deviation of each sensor over the training readings, and the encoding of the statics."""
 
     sensors: tuple[str, ...]
-    mean: Floats  # (sensor,)
-    scale: Floats  # (sensor,)
+    mean: Float64  # (sensor,)
+    scale: Float64  # (sensor,)
+    observed: NDArray[np.bool_]  # (sensor,) whether it has a training reading
     statics: tuple[StaticColumn, ...] = ()
 
     @classmethod
     def fit(cls, table: EventTable) -> Scaler:
-        """Learn from the readings and samples of the training table, and from nothing else."""
+        """Compute means and scales from the training table."""
         rows = table.rows()
         sensor, value = np.asarray(table.sensor[rows]), np.asarray(table.value[rows], dtype=np.float64)
         width = len(table.sensors)
-        count = np.maximum(np.bincount(sensor, minlength=width), 1)
+        readings = np.bincount(sensor, minlength=width)
+        count = np.maximum(readings, 1)
         mean = np.bincount(sensor, value, minlength=width) / count
-        spread = np.sqrt(np.bincount(sensor, (value - mean[sensor]) ** 2, minlength=width) / count)
-        scale = np.where(spread > _rounding(mean), spread, 1.0)
+        mean += np.bincount(sensor, value - mean[sensor], minlength=width) / count  # corrects the long sum's rounding
+        deviation = np.sqrt(np.bincount(sensor, (value - mean[sensor]) ** 2, minlength=width) / count)
         return cls(
             sensors=table.sensors,
-            mean=mean.astype(np.float32),
-            scale=scale.astype(np.float32),
+            mean=mean,
+            scale=np.where(deviation > _rounding_error(mean), deviation, 1.0),
+            observed=readings > 0,
             statics=tuple(_fit_static(table.samples[name]) for name in table.roles.statics),
         )
 
     @property
+    def observed_sensors(self) -> tuple[str, ...]:
+        """The sensors that have a training reading; readings of any other are an error or ignored."""
+        return tuple(name for name, observed in zip(self.sensors, self.observed, strict=True) if observed)
+
+    @property
     def static_width(self) -> int:
-        """Length of the static vector."""
+        """The length of an encoded static vector."""
         return sum(column.width for column in self.statics)
 
-    def encode_statics(self, table: EventTable) -> Floats:
-        """(samples, static_width)."""
+    def scale_values(self, value: NDArray[Any], sensor: NDArray[np.int64]) -> Float32:
+        """(n,) z-scores of readings; `sensor` are their codes here."""
+        return _to_float32((value - self.mean[sensor]) / self.scale[sensor])
+
+    def encode_statics(self, table: EventTable) -> Float32:
+        """(samples, static_width) the encoded statics."""
         require_columns(table.samples, {f"statics[{c.name}]": c.name for c in self.statics}, "samples")
         parts = [column.encode(table.samples[column.name]) for column in self.statics]
         return np.concatenate(parts, axis=1) if parts else np.zeros((len(table), 0), dtype=np.float32)
 
     def sensor_codes(self, table: EventTable, *, ignore_unknown: bool = False) -> NDArray[np.int64]:
-        """For each sensor of `table` its code here, -1 where it is unknown and to be ignored."""
-        code = {name: at for at, name in enumerate(self.sensors)}
+        """For each sensor of `table` its code here, or -1 if it has no training reading, whether it was listed or not.
+
+        Readings of such sensors are an error unless `ignore_unknown`: nothing is known about their scale, and the
+        weights of a sensor that was only listed are untrained.
+        """
+        code = {name: at for at, name in enumerate(self.sensors) if self.observed[at]}
         codes = np.array([code.get(name, -1) for name in table.sensors], dtype=np.int64)
         if not ignore_unknown and (codes < 0).any():
             unknown = np.flatnonzero(codes < 0)
-            present = unknown[np.isin(unknown, np.asarray(table.sensor[table.rows()]))]
-            if len(present):
-                readings = int(np.isin(table.sensor[table.rows()], present).sum())
+            readings = np.bincount(table.sensor[table.rows()], minlength=len(codes))[unknown]
+            if readings.any():
+                present = [table.sensors[code] for code in unknown[readings > 0]]
+                subject = "1 sensor was" if len(present) == 1 else f"{len(present)} sensors were"
                 raise DataError(
-                    f"{len(present)} sensors were not there in training (first: '{table.sensors[present[0]]}'; "
-                    f"{count_of(readings, table.num_readings, 'readings')}).\n"
+                    f"{subject} not read in training (first: '{present[0]}'; "
+                    f"{format_count(int(readings.sum()), table.num_readings, 'readings')}).\n"
                     "Rename them to the names used in training, or ignore them with unknown_sensors='ignore' "
                     "(--unknown-sensors ignore)."
                 )
         return codes
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values; floats are written so that they come back identical."""
+        """The scaler as JSON values; floats survive the round trip exactly."""
         return {
             "sensors": list(self.sensors),
             "mean": [float(x) for x in self.mean],
             "scale": [float(x) for x in self.scale],
+            "observed": [bool(x) for x in self.observed],
             "statics": [
                 {"name": c.name, "mean": c.mean, "scale": c.scale, "categories": c.categories and list(c.categories)}
                 for c in self.statics
@@ -113,39 +137,45 @@ class Scaler:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Scaler:
-        """What `to_dict` gave."""
+        """The scaler that `to_dict` described; raindrop 0.1 wrote no "observed" and used every listed sensor."""
         statics = (
             StaticColumn(c["name"], c["mean"], c["scale"], None if c["categories"] is None else tuple(c["categories"]))
             for c in content["statics"]
         )
-        mean, scale = (np.array(content[name], dtype=np.float32) for name in ("mean", "scale"))
-        return cls(tuple(content["sensors"]), mean, scale, tuple(statics))
+        mean, scale = (np.array(content[name], dtype=np.float64) for name in ("mean", "scale"))
+        observed = np.array(content.get("observed", [True] * len(mean)), dtype=bool)
+        return cls(tuple(content["sensors"]), mean, scale, observed, tuple(statics))
 
 
 def is_number(column: pl.Series) -> bool:
-    """Numbers are scaled, everything else is a category; true/false is a number."""
+    """Whether a static column is scaled as a number (true/false included) rather than encoded as a category."""
     return column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.Null)
 
 
-def _rounding(mean: Any) -> Any:
-    """The spread that rounding alone can give to readings of one constant value."""
-    return 1e-6 * np.maximum(np.abs(mean), 1e-6)
+def _rounding_error(mean: Any) -> Any:
+    """The standard deviation that float64 rounding alone can give to a constant: a few units in the last place."""
+    return 4 * np.finfo(np.float64).eps * np.abs(mean)
 
 
-def _as_number(column: pl.Series) -> pl.Series:
-    """Numbers, null where unknown."""
+def _to_float32(scaled: Float64) -> Float32:
+    """Convert to float32; values beyond its range become its largest number, not infinity."""
+    return np.clip(scaled, -LARGEST, LARGEST).astype(np.float32)
+
+
+def _to_number(column: pl.Series) -> pl.Series:
+    """The column as numbers; null where the value is missing."""
     number = column.cast(pl.Float64).fill_nan(None)
     wrong = ~number.cast(pl.Float32).is_finite()
     if wrong.any():
         raise DataError(
-            f"samples: static '{column.name}' is infinite in {count_of(int(wrong.sum()), len(column), 'rows')} "
+            f"samples: static '{column.name}' is infinite in {format_count(int(wrong.sum()), len(column), 'rows')} "
             f"(first: row {int(wrong.arg_max() or 0) + 1:,}); leave them empty or fix the export."
         )
     return number
 
 
-def _as_category(column: pl.Series) -> pl.Series:
-    """Text, null where unknown."""
+def _to_category(column: pl.Series) -> pl.Series:
+    """The column as text; null where the value is missing."""
     if column.dtype.is_nested() or column.dtype == pl.Duration:
         raise DataError(
             f"samples: static '{column.name}' is of type {column.dtype}, which is neither a number nor a category.\n"
@@ -157,13 +187,17 @@ def _as_category(column: pl.Series) -> pl.Series:
 
 def _fit_static(column: pl.Series) -> StaticColumn:
     if is_number(column):
-        number = _as_number(column).drop_nulls().to_numpy()
-        mean, spread = (float(number.mean()), float(number.std())) if len(number) else (0.0, 0.0)
-        return StaticColumn(column.name, mean, spread if spread > _rounding(mean) else 1.0)
-    known = _as_category(column).drop_nulls().unique().sort().to_list()
-    if len(known) > 100:
+        number = _to_number(column).drop_nulls().to_numpy()
+        if not len(number):
+            return StaticColumn(column.name)
+        mean = float(number.mean())
+        mean += float((number - mean).mean())
+        deviation = float(np.sqrt(np.mean((number - mean) ** 2)))
+        return StaticColumn(column.name, mean, deviation if deviation > _rounding_error(mean) else 1.0)
+    values = _to_category(column).drop_nulls().unique().sort().to_list()
+    if len(values) > 100:
         raise DataError(
-            f"samples: static '{column.name}' has {len(known):,} different text values; that is an id or a number "
+            f"samples: static '{column.name}' has {len(values):,} different text values; that is an id or a number "
             "written as text, not a category. Turn it into a number or leave it out of statics."
         )
-    return StaticColumn(column.name, categories=tuple(known))
+    return StaticColumn(column.name, categories=tuple(values))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from raindrop.benchmark.spec import Data, Experiment, Splits
 from raindrop.datasets import DATASETS
-from raindrop.errors import ConfigError, DataError, count_of, suggest
+from raindrop.errors import ConfigError, DataError, format_count, suggest
 from raindrop.table.event_table import EventTable
 from raindrop.table.split_files import Split
 
@@ -127,6 +127,6 @@ def _evaluate_condition(table: EventTable, text: str) -> pl.Series:
         )
     num_true = int(condition.sum() or 0)
     if num_true in (0, len(condition) - condition.null_count()):
-        count = count_of(num_true, len(condition), "samples")
+        count = format_count(num_true, len(condition), "samples")
         raise DataError(f"splits.train_where: '{text}' is true for {count}, so it does not split them.")
     return condition

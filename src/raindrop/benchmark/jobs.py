@@ -24,7 +24,7 @@ from raindrop.estimators import Classifier, load
 from raindrop.files import content_checksum, to_json
 from raindrop.models.registry import MODELS
 from raindrop.table.event_table import EventTable
-from raindrop.table.hide import hide_random_sensors, hide_sensors, number_hidden
+from raindrop.table.hide import hide_random_sensors, hide_sensors, num_hidden
 from raindrop.tasks.metrics import better
 from raindrop.training.config import TrainConfig
 from raindrop.version import VERSION, source_checksum
@@ -216,6 +216,7 @@ def _trained_classifier(job: Job, train: EventTable, val: EventTable, store: Sto
         started = time.monotonic()
         clf = _fit(job.classifier(), train, val, store.run_folder(job.key), network)
         seconds = time.monotonic() - started
+    clf.set_params(unknown_sensors="ignore")  # all subsets are of one table: a rare sensor may be missing from training
     epoch_seconds = sum(record.get("seconds", 0.0) for record in clf.history_) if job.network_key is None else 0.0
     return clf, max(seconds, epoch_seconds) or None  # after a kill only the epochs' own times are known
 
@@ -267,7 +268,7 @@ def apply_setting(
     if ranking is None:
         ranking = rank_sensors(train.with_roles(group=job.splits.rotate_by))
         store.write_ranking(job.ranking_key, ranking)
-    most_informative = [sensor for sensor, _ in ranking[: number_hidden(setting.share, len(table.sensors))]]
+    most_informative = [sensor for sensor, _ in ranking[: num_hidden(setting.share, len(table.sensors))]]
     return hide_sensors(table, most_informative, values=values)
 
 

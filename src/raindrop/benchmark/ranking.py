@@ -12,7 +12,7 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from raindrop.batch.summaries import summarise
 from raindrop.errors import DataError
 from raindrop.table.event_table import EventTable
-from raindrop.table.labels import codes_of
+from raindrop.table.sample_columns import group_or_own_codes
 from raindrop.tasks.metrics import auroc
 
 TREES = 20
@@ -54,12 +54,7 @@ def make_folds(labels: NDArray[np.int64], groups: NDArray[np.int64] | None, seed
 
 def _groups(table: EventTable) -> NDArray[np.int64] | None:
     """A number for each sample's group; a sample without a group is a group of its own."""
-    if table.roles.group is None:
-        return None
-    groups = codes_of(table.samples[table.roles.group])
-    missing = groups == 0
-    groups[missing] = -np.arange(1, missing.sum() + 1)
-    return groups
+    return None if table.roles.group is None else group_or_own_codes(table.samples[table.roles.group])
 
 
 def _score(summaries: NDArray[np.float64], labels: NDArray[np.int64], folds: list[Fold], seed: int) -> float:

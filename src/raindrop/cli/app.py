@@ -16,7 +16,7 @@ from rich.markup import escape
 from raindrop.cli.benchmark import benchmark
 from raindrop.cli.data import convert, download
 from raindrop.cli.report import explain, report
-from raindrop.cli.samples import console, read
+from raindrop.cli.samples import console, read_table
 from raindrop.cli.train import Words, evaluate, predict, train
 from raindrop.errors import RaindropError, RaindropWarning
 from raindrop.version import VERSION
@@ -101,7 +101,7 @@ def inspect(
     """
     from raindrop.table.overview import overview
 
-    table = read(data, label, statics, group)
+    table = read_table(data, label, statics, group)
     console.print(escape(repr(table)))
     about = overview(table, seed=seed)
     console.print(about)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 console = Console(soft_wrap=True, highlight=False)
 Flag = Annotated[bool, Parameter(negative=())]
-convert = App(name="convert", help="Raw files as published to a table: p12, p19 or pam.")
+convert = App(name="convert", help="Convert published raw files to a table: p12, p19 or pam.")
 
 
 @convert.command
@@ -34,16 +34,16 @@ def p12(
     Args:
         source: folder or archives with set-a, set-b, set-c and the three tables of outcomes.
         out: folder for the table; must not exist yet.
-        label: which label the table predicts unless told otherwise; both are written.
-        unknown_stay: an unknown length of stay has no label (exclude), or is a short one, as the paper counts (short).
-        duplicates: several values of a sensor in a minute: take the last, their mean, or refuse.
-        keep_impossible: keep readings that no living adult can have, such as a pH of 735.
+        label: the default label of the table; both labels are written.
+        unknown_stay: leave the label of an unknown length of stay empty (exclude), or count it as short like the paper.
+        duplicates: several values of a sensor in one minute: take the last, their mean, or stop with an error.
+        keep_impossible: keep readings that are impossible in a living adult, such as a pH of 735.
     """
     from raindrop.datasets import physionet2012
 
     limits = None if keep_impossible else physionet2012.LIMITS
     options = {"label": label, "unknown_stay": unknown_stay, "duplicates": duplicates, "limits": limits}
-    _with_published_splits(_convert(physionet2012.convert, source, out, options), source, out)
+    _write_published_splits(_convert(physionet2012.convert, source, out, options), source, out)
 
 
 @convert.command
@@ -59,15 +59,15 @@ def p19(
     Args:
         source: folder or archives with training_setA and training_setB.
         out: folder for the table; must not exist yet.
-        iculos: whether the hours in intensive care so far are a static; they are a shortcut to the label.
-        cohort: the paper's exclusions, or every record with a row before its first positive one.
-        keep_impossible: keep readings that cannot be, such as 40 for a share of oxygen.
+        iculos: use the hours in intensive care so far as a static; they are a shortcut to the label.
+        cohort: apply the paper's exclusions, or keep every record with a row before its first positive one.
+        keep_impossible: keep impossible readings, such as 40 for a share of oxygen.
     """
     from raindrop.datasets import physionet2019
 
     limits = None if keep_impossible else physionet2019.LIMITS
     options = {"iculos": iculos, "cohort": cohort, "limits": limits}
-    _with_published_splits(_convert(physionet2019.convert, source, out, options), source, out)
+    _write_published_splits(_convert(physionet2019.convert, source, out, options), source, out)
 
 
 @convert.command
@@ -82,16 +82,16 @@ def pam(
     min_windows: int = 500,
     min_seconds: float = 600.0,
 ) -> None:
-    """PAMAP2: windows of body-worn sensors, activities; also writes five splits by subject.
+    """PAMAP2: windows of body-worn sensors, labelled with activities; also writes five splits by subject.
 
     Args:
         source: the published archive, or a folder with Protocol/subject101.dat to subject109.dat.
         out: folder for the table; must not exist yet.
         unit: which of the three inertial units.
-        steps: length of a window, at 100 a second.
-        overlap: share that a window has in common with the next.
-        keep: share of the readings that is kept, at random.
-        seed: of that draw.
+        steps: length of a window in steps of 10 ms.
+        overlap: share of a window that the next one has in common with it.
+        keep: share of the readings to keep, chosen at random.
+        seed: seed of that random choice.
         min_windows: activities with fewer windows are left out.
         min_seconds: subjects with less time in named activities are left out.
     """
@@ -102,9 +102,9 @@ def pam(
     options |= {"min_windows": min_windows, "min_seconds": min_seconds}
     table = _convert(pamap2.convert, source, out, options).table
     if table.samples["subject"].n_unique() >= 3:
-        splits = {number: Split.of(table.split(seed=number)) for number in range(1, 6)}
+        splits = {number: Split.from_tables(table.split(seed=number)) for number in range(1, 6)}
         path = write_splits(out / "splits_by_subject.parquet", splits)
-        console.print(f"wrote five splits that keep subjects apart; train with --split {escape(str(path))}:1")
+        console.print(f"wrote five splits by subject; train with --split {escape(str(path))}:1")
 
 
 def _convert(
@@ -116,18 +116,18 @@ def _convert(
     console.print(escape(str(conversion.report)))
     conversion.write(out)
     console.print(escape(repr(conversion.table)))
-    console.print(f"wrote the table to {escape(str(out))}, and this account to {escape(str(out / 'conversion.json'))}")
+    console.print(f"wrote the table to {escape(str(out))}, and this report to {escape(str(out / 'conversion.json'))}")
     return conversion
 
 
-def _with_published_splits(conversion: Conversion, source: tuple[Path, ...], out: Path) -> None:
-    """The paper's five splits, where the download brought them, by sample id beside the table."""
+def _write_published_splits(conversion: Conversion, source: tuple[Path, ...], out: Path) -> None:
+    """Write the paper's five splits by sample id into the table's folder, if the source has them."""
     from raindrop.errors import DataError
     from raindrop.table.split_files import Split, write_splits
 
     for folder in [path / "splits" for path in source if (path / "splits").is_dir()]:
         try:
-            splits = {n: Split.of(Split.read(folder, n).apply(conversion.table)) for n in range(1, 6)}
+            splits = {n: Split.from_tables(Split.read(folder, n).apply(conversion.table)) for n in range(1, 6)}
         except DataError as error:
             console.print(f"did not write the published splits: {escape(str(error))}")
         else:
@@ -136,16 +136,16 @@ def _with_published_splits(conversion: Conversion, source: tuple[Path, ...], out
 
 
 def download(name: Literal["p12", "p19", "pam"], /, *, out: Path) -> None:
-    """Fetch a data set and the paper's splits from their publishers.
+    """Download a data set and the paper's splits from their publishers.
 
     Args:
         name: which data set.
-        out: folder for the files; what is there already and right is not fetched again.
+        out: folder for the files; files that are already there with the right checksum are not downloaded again.
     """
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
     from raindrop.datasets.download import Fetcher, announcement, publication_of
-    from raindrop.datasets.download import download as fetch_all
+    from raindrop.datasets.download import download as download_publication
 
     publication = publication_of(name)
     console.print(escape(announcement(publication, out)))
@@ -156,19 +156,19 @@ def download(name: Literal["p12", "p19", "pam"], /, *, out: Path) -> None:
         def advance(path: str, done: int, total: int | None) -> None:
             if path not in tasks:
                 tasks[path] = progress.add_task(escape(path), total=total, amount="")
-            progress.update(tasks[path], completed=done, total=total, amount=_amount(path, done, total))
+            progress.update(tasks[path], completed=done, total=total, amount=_format_amount(path, done, total))
 
         fetcher = Fetcher(out, progress=advance)
-        files = fetch_all(publication, fetcher)
-    for path, about in fetcher.checksums.items():
-        console.print(f"{escape(path)}  SHA-256 {about['sha256']}")
+        files = download_publication(publication, fetcher)
+    for path, record in fetcher.checksums.items():
+        console.print(f"{escape(path)}  SHA-256 {record['sha256']}")
     console.print(
         f"{len(files):,} files in {escape(str(out))}; next: raindrop convert {name} {escape(str(out))} --out DATA"
     )
 
 
-def _amount(path: str, done: int, total: int | None) -> str:
-    """A path that ends in / is a list of files, counted; any other is a file, in megabytes."""
+def _format_amount(path: str, done: int, total: int | None) -> str:
+    """The progress of a download: a number of files for a folder (its path ends in /), megabytes for a file."""
     if path.endswith("/"):
         return f"{done:,} of {total:,} files"
     return f"{done / 1e6:,.1f} MB" if total is None else f"{done / 1e6:,.1f} of {total / 1e6:,.1f} MB"

@@ -9,7 +9,7 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from raindrop.datasets.synthetic import Planted, planted_graph
+from raindrop.datasets.synthetic import PlantedGraph, planted_graph
 from raindrop.errors import MissingExtraError
 from raindrop.estimators.classifier import Classifier
 from raindrop.explain.information import information_graphs
@@ -71,7 +71,7 @@ def run_demo(out: Path, num_samples: int, seed: int, console: Console) -> None:
 
 
 def _report(
-    raindrop: Classifier, trees: Classifier, test: EventTable, planted: Planted, path: Path, console: Console
+    raindrop: Classifier, trees: Classifier, test: EventTable, planted: PlantedGraph, path: Path, console: Console
 ) -> None:
     """Write the HTML report; without the packages for it, the demo ends without a report."""
     try:
@@ -86,7 +86,7 @@ def _report(
     console.print(f"Wrote the report to {write_report(content, path)}; open it in any browser.")
 
 
-def _edge_table(graph: SensorGraph, planted: Planted) -> Table:
+def _edge_table(graph: SensorGraph, planted: PlantedGraph) -> Table:
     truth = set(planted.edges)
     rows = Table("edge", "gain", "planted", title="Strongest edges")
     strongest = graph.edges().filter(pl.col("weight") > 0).head(2 * len(truth))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 from rich.markup import escape
 
-from raindrop.cli.samples import choose, console, labelled
+from raindrop.cli.samples import console, drop_unlabelled, select_run_part
 from raindrop.cli.train import read_for
 
 if TYPE_CHECKING:  # torch and polars load only when a command needs them
@@ -53,7 +53,7 @@ def explain(
     clf = load(run).set_params(unknown_sensors=unknown_sensors)
     other_seeds = [load(other).set_params(unknown_sensors=unknown_sensors) for other in seeds]
     table = read_for(clf, data, () if label is None else (label,))
-    chosen = labelled({"test": choose(table, run, part)}, list(clf.task_.labels))["test"]
+    chosen = drop_unlabelled({"test": select_run_part(table, run, part)}, list(clf.task_.labels))["test"]
     notes = {"Samples": _which_samples(run, part, len(table) - len(chosen)), **_conversion_notes(data)}
     with console.status("training trees as a baseline ..."):
         baselines = _trees(run, table, clf) if trees else {}

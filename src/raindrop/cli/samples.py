@@ -1,4 +1,4 @@
-"""Which samples of a table a command works on: reading it, its split, and the parts of a run."""
+"""The samples a command works on: read the table, split it, and select parts of a split or a run."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:  # torch and polars load only when a command needs them
 console = Console(soft_wrap=True, highlight=False)
 
 
-def read(data: Path, label: str | None, statics: Sequence[str], group: str | None) -> EventTable:
-    """The table in a folder, with these roles where they are given."""
+def read_table(data: Path, label: str | None, statics: Sequence[str], group: str | None) -> EventTable:
+    """The table in a folder; roles that are given replace those it was written with."""
     from raindrop.table.event_table import EventTable
 
     options: dict[str, Any] = {"label": label, "statics": list(statics) or None, "group": group}
@@ -26,7 +26,7 @@ def read(data: Path, label: str | None, statics: Sequence[str], group: str | Non
 
 
 def split_table(table: EventTable, split: str, seed: int, *, stratify: bool = True) -> dict[str, EventTable]:
-    """The parts by name that `--split` asks for; a random split has the same mix of classes in every part."""
+    """The parts by name for the value of `--split`; a stratified random split has the same mix of classes in each."""
     from dataclasses import replace
 
     if split == "none":
@@ -37,60 +37,64 @@ def split_table(table: EventTable, split: str, seed: int, *, stratify: bool = Tr
         return dict(zip(("train", "val", "test"), parts, strict=True))
     if not Path(split).exists() and ":" not in split:
         raise ConfigError(f"--split is 'random', 'none' or FILE:1 (split 1 of a file), not '{split}'.")
-    return parts_of(table, split)
+    return read_split(table, split)
 
 
-def parts_of(table: EventTable, split: str) -> dict[str, EventTable]:
-    """The parts of split 1 of a file, given as FILE:1."""
+def read_split(table: EventTable, split: str) -> dict[str, EventTable]:
+    """The parts by name for a split in a file, given as FILE:1."""
     from raindrop.table.split_files import PARTS, Split
 
     return dict(zip(PARTS, Split.parse(split).apply(table), strict=True))
 
 
-def part_of(table: EventTable, split: str, part: str) -> EventTable:
-    """One of them; the test part where nothing is said."""
-    return table if part == "all" else parts_of(table, split)["test" if part == "auto" else part]
+def select_split_part(table: EventTable, split: str, part: str) -> EventTable:
+    """One part of a split in a file; 'auto' is the test part, 'all' the whole table."""
+    return table if part == "all" else read_split(table, split)["test" if part == "auto" else part]
 
 
-def labelled(parts: dict[str, EventTable], labels: Sequence[str]) -> dict[str, EventTable]:
-    """Without the samples that have none of these labels, or not the table's own where none is named; says how many."""
+def drop_unlabelled(parts: dict[str, EventTable], labels: Sequence[str]) -> dict[str, EventTable]:
+    """The parts without samples that have none of these labels, and a message; of the table's own where none is named.
+
+    A part without any label is returned as it is.
+    """
     import numpy as np
 
-    from raindrop.table.labels import missing_as_null
+    from raindrop.table.sample_columns import missing_to_null
 
     kept = {}
     for name, part in parts.items():
-        columns = [column for column in labels if column in part.samples.columns]
-        known = part.labelled
-        if columns:
-            known = np.any([missing_as_null(part.samples[c]).is_not_null().to_numpy() for c in columns], axis=0)
+        columns = [missing_to_null(part.samples[label]) for label in labels if label in part.samples.columns]
+        known = np.any([c.is_not_null().to_numpy() for c in columns], axis=0) if columns else part.labelled
         kept[name] = part[known] if known.any() else part
-    without = sum(len(part) - len(kept[name]) for name, part in parts.items())
-    if without:
-        names = ", ".join(labels) or next(iter(parts.values())).roles.label
-        console.print(f"leaving out {without:,} samples without a label '{escape(str(names))}'")
+    num_dropped = sum(len(part) - len(kept[name]) for name, part in parts.items())
+    if num_dropped:
+        label = ", ".join(labels) or next(iter(parts.values())).roles.label
+        console.print(f"leaving out {num_dropped:,} samples without a label '{escape(str(label))}'")
     return kept
 
 
-def choose(table: EventTable, run: Path, part: str) -> EventTable:
-    """The samples of `table` that belong to `part` of the run's split."""
+def select_run_part(table: EventTable, run: Path, part: str) -> EventTable:
+    """The samples of `table` in `part` of the run's split.
+
+    'auto' leaves out the samples that the run was trained or validated on; 'all' is the whole table.
+    """
     import polars as pl
 
     path = run / "split.parquet"
     if part == "all" or (part == "auto" and not path.exists()):
         return table
     if not path.exists():
-        raise ConfigError(f"{run}: has no split of its own, so there is no part '{part}'. Use --part all.")
-    listed = pl.read_parquet(path)
-    named = "test" if part == "auto" else part
-    wanted = listed.filter(pl.col("part") == named)["sample"]
-    chosen = table.samples["sample"].is_in(wanted.implode()).to_numpy()
-    known = table.samples["sample"].is_in(listed["sample"].implode()).to_numpy()
-    if part == "auto" and not known.any():
-        return table  # other samples than those of the run
-    if not chosen.any():
-        raise ConfigError(f"{run}: none of the table's samples is in part '{named}' of its split. Use --part all.")
+        raise ConfigError(f"{run}: the run has no split, so there is no part '{part}'. Use --part all.")
+    split = pl.read_parquet(path)
+    part_name = "test" if part == "auto" else part
+    ids_in_part = split.filter(pl.col("part") == part_name)["sample"]
+    selected = table.samples["sample"].is_in(ids_in_part.implode()).to_numpy()
+    in_split = table.samples["sample"].is_in(split["sample"].implode()).to_numpy()
+    if part == "auto" and not in_split.any():
+        return table  # none of these samples belongs to the run
+    if not selected.any():
+        raise ConfigError(f"{run}: none of the table's samples is in part '{part_name}' of its split. Use --part all.")
     if part == "auto":
-        chosen |= ~known
-        console.print(f"leaving out {int((~chosen).sum()):,} samples that the run was trained or validated on")
-    return table[chosen]
+        selected |= ~in_split
+        console.print(f"leaving out {int((~selected).sum()):,} samples that the run was trained or validated on")
+    return table[selected]

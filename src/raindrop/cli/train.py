@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from rich.markup import escape
 from rich.table import Table
 
-from raindrop.cli.samples import choose, console, labelled, part_of, read, split_table
+from raindrop.cli.samples import console, drop_unlabelled, read_table, select_run_part, select_split_part, split_table
 from raindrop.errors import ConfigError
 
 if TYPE_CHECKING:  # torch and polars load only when a command needs them
@@ -75,7 +75,7 @@ def train(
     if task == "classification" and len(label) > 1:
         raise ConfigError("--label: a class is one column; several are for --task multilabel or regression.")
     _refuse_unused(task, positive=positive, class_weight=class_weight, calibrate=calibrate, loss=loss)
-    table = read(data, label[0] if label else None, statics, group)
+    table = read_table(data, label[0] if label else None, statics, group)
     if not resume:
         refuse_to_overwrite(out)
     own: dict[str, Any] = {"label": label[0] if label else None, "positive": positive, "class_weight": class_weight}
@@ -85,9 +85,10 @@ def train(
     elif task == "regression":
         own = {"label": list(label) if len(label) > 1 else label[0] if label else None, "loss": loss}
     stratify = task == "classification"
-    parts = labelled(split_table(table, split, seed, stratify=stratify), list(label))
-    changes = {**(configs.read_toml(config) if config else {}), **configs.parse_words(set)}
+    parts = drop_unlabelled(split_table(table, split, seed, stratify=stratify), list(label))
+    changes = {**(configs.read_toml(config) if config else {}), **configs.parse_assignments(set)}
     common = {"preset": preset, "config": changes, "seed": seed, "device": device, "threads": threads}
+    common["unknown_sensors"] = "ignore"  # all parts are of one table: a rare sensor may be missing from training
     estimator = _kind(task)(model, **common, **own, progress=True)
     distributed.join()
     try:
@@ -139,8 +140,8 @@ def evaluate(
     if out is not None:
         refuse_to_overwrite(out)
     table = read_for(estimator, data, label)
-    chosen = choose(table, run, part) if split is None else part_of(table, split, part)
-    chosen = labelled({"test": chosen}, list(task.labels))["test"]
+    chosen = select_run_part(table, run, part) if split is None else select_split_part(table, split, part)
+    chosen = drop_unlabelled({"test": chosen}, list(task.labels))["test"]
     truth = estimator.truth(chosen)
     results: list[dict[str, Any]] = []
     for share in (0.0, *hide_sensors):
@@ -195,7 +196,7 @@ def predict(
     estimator = load(run).set_params(unknown_sensors=unknown_sensors, progress=True)
     if by_class and not isinstance(estimator, Classifier):
         raise ConfigError("--by-class is about classes; this model predicts something else. Leave it out.")
-    chosen = choose(read(data, None, (), None), run, part)
+    chosen = select_run_part(read_table(data, None, (), None), run, part)
     options = {"by_class": True} if by_class else {}
     predicted = estimator.predict_table(chosen, coverage=coverage, **options)
     predicted.write(out)
@@ -209,7 +210,7 @@ def predict(
 
 def read_for(estimator: Estimator, data: Path, label: tuple[str, ...] = ()) -> EventTable:
     """The table with the columns that the estimator predicts, or the one named instead, as its label."""
-    table = read(data, None, (), None)
+    table = read_table(data, None, (), None)
     labels = estimator.task_.labels
     if label:
         if len(label) != len(labels):
@@ -223,7 +224,7 @@ def read_for(estimator: Estimator, data: Path, label: tuple[str, ...] = ()) -> E
 
 
 def _require(table: EventTable, name: str) -> bool:
-    from raindrop.table.build import require_columns
+    from raindrop.table.frames import require_columns
 
     require_columns(table.samples, {"label": name}, "samples")
     return True

@@ -1,4 +1,4 @@
-"""Raw files, or nothing at all, to an EventTable: the paper's data sets by name, and a synthetic one."""
+"""EventTables from the published raw files of the paper's data sets, and from synthetic systems."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from raindrop.datasets import pamap2, physionet2012, physionet2019
-from raindrop.datasets.archives import Source
-from raindrop.datasets.conversion import Conversion, Report
+from raindrop.datasets.conversion import Conversion, Report, Source
 from raindrop.datasets.publishers import PUBLICATIONS, Publication
 from raindrop.errors import DataError, suggest
 
@@ -17,7 +16,7 @@ __all__ = ["DATASETS", "Conversion", "Dataset", "Publication", "Report", "Source
 
 @dataclass(frozen=True)
 class Dataset:
-    """A data set by its short name: how it is converted, and where it is published."""
+    """A data set: its short name, its converter and where it is published."""
 
     name: str
     convert: Callable[..., Conversion]

@@ -1,6 +1,6 @@
-"""Files as published: a folder, an archive or several of either, read one file after the other.
+"""Read published files one by one from folders and archives.
 
-Nothing is unpacked to disk, and an archive that stops early is an error, never a shorter data set.
+Nothing is unpacked to disk. A truncated archive is an error, never a shorter data set.
 """
 
 from __future__ import annotations
@@ -15,79 +15,78 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from raindrop.datasets.conversion import Report
+from raindrop.datasets.conversion import Report, Source
 from raindrop.errors import DataError
 
-Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz")
 SUFFIXES = (*TAR_SUFFIXES, ".zip")
-DAMAGE = (EOFError, OSError, lzma.LZMAError, zlib.error, tarfile.TarError, zipfile.BadZipFile, RuntimeError)
-"""What the readers raise at a truncated, damaged or locked archive."""
+ARCHIVE_ERRORS = (EOFError, OSError, lzma.LZMAError, zlib.error, tarfile.TarError, zipfile.BadZipFile, RuntimeError)
+"""Raised by the readers of truncated, damaged or encrypted archives."""
 
 
 @dataclass(frozen=True)
 class Member:
     """One file of a source."""
 
-    where: str
-    """The path a person would look for, through the archive if there is one."""
+    path: str
+    """The full path for messages, including the path inside an archive."""
     name: str
     content: bytes
 
 
-def members(source: Source, wanted: Callable[[str], object]) -> Iterator[Member]:
-    """Every file of `source` whose name (without folders) is `wanted`, in the order of the paths or of the archive."""
-    for path in paths(source):
-        yield from _inside(path, wanted)
+def read_members(source: Source, matches: Callable[[str], object]) -> Iterator[Member]:
+    """Every file of `source` whose name (without folders) matches, in the order of the paths or of the archive."""
+    for path in source_paths(source):
+        yield from _members_of_path(path, matches)
 
 
-def paths(source: Source) -> list[Path]:
-    """`source` as a list of paths that exist."""
-    given = [source] if isinstance(source, (str, os.PathLike)) else list(source)
-    if not given:
+def source_paths(source: Source) -> list[Path]:
+    """`source` as a list of paths, which must exist."""
+    paths = [Path(path) for path in ([source] if isinstance(source, (str, os.PathLike)) else source)]
+    if not paths:
         raise DataError("There is no source. Name a folder, an archive, or several of them.")
-    for path in map(Path, given):
+    for path in paths:
         if not path.exists():
             raise DataError(f"{path}: there is no such file or folder.")
-    return [Path(path) for path in given]
+    return paths
 
 
-def without_repeats(found: Iterable[Member], report: Report) -> Iterator[Member]:
-    """Each file name once: a second file of that name is counted if it is the same, an error if it is not."""
+def skip_repeats(members: Iterable[Member], report: Report) -> Iterator[Member]:
+    """Each file name once. An identical second file is skipped and counted, a different one is an error."""
     seen: dict[str, tuple[bytes, str]] = {}
-    for member in found:
+    for member in members:
         digest = hashlib.blake2b(member.content, digest_size=16).digest()
         if member.name not in seen:
-            seen[member.name] = digest, member.where
+            seen[member.name] = digest, member.path
             yield member
         elif seen[member.name][0] == digest:
             report.count("the same file a second time, read once", 1, "files")
         else:
             raise DataError(
-                f"{member.where}: a second, different file for the record of {seen[member.name][1]}.\n"
+                f"{member.path}: a second, different file for the record of {seen[member.name][1]}.\n"
                 "Every record is one file; remove the wrong one, or give a source that has only one of them."
             )
 
 
-def _inside(path: Path, wanted: Callable[[str], object]) -> Iterator[Member]:
+def _members_of_path(path: Path, matches: Callable[[str], object]) -> Iterator[Member]:
     if path.is_dir():
         for inner in sorted(path.iterdir()):
-            if inner.is_dir() or is_archive(inner.name) or wanted(inner.name):
-                yield from _inside(inner, wanted)
+            if inner.is_dir() or is_archive(inner.name) or matches(inner.name):
+                yield from _members_of_path(inner, matches)
     elif is_archive(path.name):
         try:
             with open(path, "rb") as file:
-                yield from _unpacked(file, path.name, str(path), wanted)
-        except DAMAGE as error:
+                yield from _members_of_archive(file, path.name, str(path), matches)
+        except ARCHIVE_ERRORS as error:
             raise DataError(
                 f"{path}: the archive is truncated or damaged ({_reason(error)}).\nDownload or copy it again."
             ) from None
-    elif wanted(path.name):
+    elif matches(path.name):
         try:
             yield Member(str(path), path.name, path.read_bytes())
         except OSError as error:
@@ -97,41 +96,41 @@ def _inside(path: Path, wanted: Callable[[str], object]) -> Iterator[Member]:
 
 
 def is_archive(name: str) -> bool:
-    """Whether a file of this name is opened and searched."""
+    """Whether a file with this name is searched for members."""
     return name.casefold().endswith(SUFFIXES)
 
 
-def _unpacked(file: IO[bytes], name: str, where: str, wanted: Callable[[str], object]) -> Iterator[Member]:
+def _members_of_archive(file: IO[bytes], name: str, path: str, matches: Callable[[str], object]) -> Iterator[Member]:
     if name.casefold().endswith(".zip"):
-        yield from _zip_members(file, where, wanted)
+        yield from _zip_members(file, path, matches)
     else:
-        yield from _tar_members(file, name.casefold(), where, wanted)
+        yield from _tar_members(file, name.casefold(), path, matches)
 
 
-def _tar_members(file: IO[bytes], name: str, where: str, wanted: Callable[[str], object]) -> Iterator[Member]:
-    """`tarfile` takes a stream that ends early for a shorter archive, so the end is checked here."""
-    stream = _Remembering(_decompressed(file, name))
+def _tar_members(file: IO[bytes], name: str, path: str, matches: Callable[[str], object]) -> Iterator[Member]:
+    """The members of a tar file. `tarfile` accepts a stream that ends early, so the end marker is checked here."""
+    stream = _TailRecorder(_decompress(file, name))
     with tarfile.open(fileobj=stream, mode="r|") as tar:
         for entry in tar:
             base = os.path.basename(entry.name)
-            if entry.isfile() and (wanted(base) or is_archive(base)):
+            if entry.isfile() and (matches(base) or is_archive(base)):
                 content = tar.extractfile(entry)
                 assert content is not None  # it is a file
-                yield from _entry(content, base, f"{where}/{entry.name}", wanted)
+                yield from _members_of_entry(content, base, f"{path}/{entry.name}", matches)
     while stream.read(1 << 20):
         pass
     if stream.tail.strip(b"\0") or len(stream.tail) < 1024:
         raise EOFError("it ends before its end marker")
 
 
-def _decompressed(file: IO[bytes], name: str) -> Any:
+def _decompress(file: IO[bytes], name: str) -> Any:
     if name.endswith((".gz", ".tgz")):
         return gzip.GzipFile(fileobj=file)
     return lzma.LZMAFile(file) if name.endswith((".xz", ".txz")) else file
 
 
-class _Remembering(io.RawIOBase):
-    """A stream that remembers its last bytes."""
+class _TailRecorder(io.RawIOBase):
+    """A stream that records the last 1,024 bytes read."""
 
     def __init__(self, stream: Any):
         self.stream, self.tail = stream, b""
@@ -142,24 +141,24 @@ class _Remembering(io.RawIOBase):
         return data
 
 
-def _zip_members(file: IO[bytes], where: str, wanted: Callable[[str], object]) -> Iterator[Member]:
+def _zip_members(file: IO[bytes], path: str, matches: Callable[[str], object]) -> Iterator[Member]:
     with zipfile.ZipFile(file) as archive:
         for entry in archive.infolist():
             base = os.path.basename(entry.filename)
-            if not entry.is_dir() and (wanted(base) or is_archive(base)):
+            if not entry.is_dir() and (matches(base) or is_archive(base)):
                 with archive.open(entry) as content:
-                    yield from _entry(content, base, f"{where}/{entry.filename}", wanted)
+                    yield from _members_of_entry(content, base, f"{path}/{entry.filename}", matches)
 
 
-def _entry(content: IO[bytes], name: str, where: str, wanted: Callable[[str], object]) -> Iterator[Member]:
-    """A file of an archive, or the files of an archive within it."""
-    if wanted(name):
-        yield Member(where, name, content.read())
+def _members_of_entry(content: IO[bytes], name: str, path: str, matches: Callable[[str], object]) -> Iterator[Member]:
+    """A file in an archive, or the members of an archive inside an archive."""
+    if matches(name):
+        yield Member(path, name, content.read())
         return
-    with tempfile.TemporaryFile() as copy:  # an archive needs to be seekable, what comes out of another is not
+    with tempfile.TemporaryFile() as copy:  # an archive must be seekable, an entry of another archive is not
         shutil.copyfileobj(content, copy, 1 << 20)
         copy.seek(0)
-        yield from _unpacked(copy, name, where, wanted)
+        yield from _members_of_archive(copy, name, path, matches)
 
 
 def _reason(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""What a converter hands over: the table, and an account of everything it left out or changed."""
+"""The result of a converter: the table, and a report of everything it left out or changed."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from raindrop.errors import DataError
 from raindrop.files import write_json
 from raindrop.table.event_table import EventTable
 
+Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+"""A folder or archive, or several of them."""
 Limits = Mapping[str, tuple[float, float]]
-"""By name, the lowest and highest value that can be; names without limits may take any value."""
+"""The lowest and highest possible value by sensor or static; names that are not listed have no limits."""
 UNITS = ("files", "rows", "readings", "statics", "labels", "samples")
 
 
@@ -30,32 +32,32 @@ class Report:
     notes: list[str] = field(default_factory=list)
 
     def count(self, reason: str, number: int, unit: str) -> None:
-        """Add to what happened to `unit` (one of UNITS) for `reason`; nothing happened where `number` is 0."""
+        """Add `number` items of `unit` (one of UNITS) that were left out or changed for `reason`; 0 adds nothing."""
         if unit not in UNITS:
             raise ValueError(f"'{unit}' is not one of {UNITS}")
         if number:
             self.changes[unit, reason] = self.changes.get((unit, reason), 0) + int(number)
 
-    def saw(self, what: str, number: int) -> None:
-        """Add to what was read."""
-        self.read[what] = self.read.get(what, 0) + int(number)
+    def count_read(self, noun: str, number: int) -> None:
+        """Add to the number of files, rows, ... that were read."""
+        self.read[noun] = self.read.get(noun, 0) + int(number)
 
-    def of(self, reason: str, unit: str | None = None) -> int:
-        """How often `reason` was counted."""
+    def total(self, reason: str, unit: str | None = None) -> int:
+        """How many items were counted for `reason`."""
         return sum(n for (u, r), n in self.changes.items() if r == reason and unit in (None, u))
 
     def rows(self) -> list[tuple[str, str, int]]:
-        """(unit, reason, number), files first and samples last, most frequent first within a unit."""
+        """(unit, reason, number), in the order of UNITS, most frequent first within a unit."""
         ordered = sorted(self.changes.items(), key=lambda c: (UNITS.index(c[0][0]), -c[1], c[0][1]))
         return [(unit, reason, number) for (unit, reason), number in ordered]
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON values."""
         changes = [{"unit": unit, "reason": reason, "count": number} for unit, reason, number in self.rows()]
         return {"title": self.title, "read": dict(self.read), "changes": changes, "notes": list(self.notes)}
 
     def __str__(self) -> str:
-        read = ", ".join(f"{number:,} {what}" for what, number in self.read.items())
+        read = ", ".join(f"{number:,} {noun}" for noun, number in self.read.items())
         lines = [f"{self.title}: read {read}"]
         lines += [f"  {number:>10,} {unit:<8}  {reason}" for unit, reason, number in self.rows()]
         lines += [f"  {note}" for note in self.notes]
@@ -70,22 +72,22 @@ class Conversion:
     report: Report
 
     @classmethod
-    def of(cls, table: EventTable, report: Report) -> Conversion:
-        """The table with the report's reasons among those it carries, and the report with the table's."""
+    def from_table(cls, table: EventTable, report: Report) -> Conversion:
+        """Add the readings that building the table dropped to the report, and the report's readings to the table."""
         for reason, number in table.dropped.items():
             report.count(reason, number, "readings")
         reasons = {reason: number for unit, reason, number in report.rows() if unit in ("rows", "readings")}
         return cls(replace(table, dropped=reasons), report)
 
     def write(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write the table, and beside it `conversion.json`: the report."""
+        """Write the table, with the report as `conversion.json` in its folder."""
         path = self.table.write(folder, overwrite=overwrite)
-        write_json(path / "conversion.json", self.report.as_dict())
+        write_json(path / "conversion.json", self.report.to_dict())
         return path
 
 
 def concatenate(tables: Sequence[EventTable]) -> EventTable:
-    """One table of the samples of all `tables`, which share sensors, roles and time unit."""
+    """One table with the samples of all `tables`, which must have the same sensors, roles and time unit."""
     first = tables[0]
     if any((t.sensors, t.roles, t.time_unit) != (first.sensors, first.roles, first.time_unit) for t in tables):
         raise ValueError("The tables differ in sensors, roles or time unit.")
@@ -106,14 +108,14 @@ def concatenate(tables: Sequence[EventTable]) -> EventTable:
     )
 
 
-def in_order_of_number(tables: Sequence[EventTable]) -> EventTable:
-    """Concatenated, samples by ascending number of their ids: the order in which published splits count them."""
+def concatenate_by_number(tables: Sequence[EventTable]) -> EventTable:
+    """One table with samples in ascending order of their numeric ids, in which published splits count positions."""
     table = concatenate(tables)
     return table[table.samples["sample"].cast(pl.Int64).arg_sort().to_numpy()]
 
 
 def drop_impossible(events: pl.DataFrame, limits: Limits | None, report: Report) -> pl.DataFrame:
-    """Without the readings outside `limits`; each sensor is counted by name."""
+    """Drop the readings outside `limits`; the report counts them by sensor."""
     for sensor, (low, high) in (limits or {}).items():
         impossible = (pl.col("sensor") == sensor) & ~pl.col("value").is_between(low, high)
         kept = events.filter(~impossible)
@@ -122,7 +124,7 @@ def drop_impossible(events: pl.DataFrame, limits: Limits | None, report: Report)
     return events
 
 
-def nothing_found(source: object, wanted: str, layout: str) -> DataError:
-    """The error for a source without a single record."""
-    shown = source if isinstance(source, (str, os.PathLike)) else ", ".join(str(path) for path in source)  # type: ignore[attr-defined]
-    return DataError(f"{shown}: there are no {wanted} in it.\n{layout}")
+def no_files_error(source: Source, files: str, layout: str) -> DataError:
+    """The error for a source that has none of the expected files; `layout` says what is expected."""
+    paths = source if isinstance(source, (str, os.PathLike)) else ", ".join(str(path) for path in source)
+    return DataError(f"{paths}: there are no {files} in it.\n{layout}")

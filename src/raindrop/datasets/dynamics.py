@@ -1,8 +1,9 @@
-"""Made-up systems in which sensors drive one another with a lag, to see whether a reading of a model finds who does.
+"""Synthetic dynamical systems in which sensors drive one another with a lag, to test methods that recover the graph.
 
-A sample is a window of a system that runs in steps; readings are dropped at random. In the class "coupled" all
-sensors come from one run. In the class "apart" each comes from another run of the same system: a sensor by itself
-looks the same, but nobody drives anybody who is seen. Truth is who enters whose equation, directly.
+A sample is a window of a simulated system, with readings dropped at random. In the class "coupled" all sensors come
+from one run. In the class "apart" each sensor comes from a different run of the same system: the distribution of a
+single sensor is the same, but no observed sensor drives another. There is a true edge u -> v where u occurs in the
+equation of v.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from raindrop.datasets.synthetic import Planted
+from raindrop.datasets.synthetic import PlantedGraph
 from raindrop.errors import ConfigError, suggest
 from raindrop.table.event_table import EventTable
 
 Dynamics = Literal["var", "nonlinear", "lorenz96"]
 States = NDArray[np.float64]  # (run, sensor)
-BURN_IN = 200  # steps before a window begins
+BURN_IN = 200  # steps before a window starts
 
 
 def driven_sensors(
@@ -31,11 +32,11 @@ def driven_sensors(
     times: int = 40,
     dropped: float = 0.3,
     seed: int = 0,
-) -> Planted:
+) -> PlantedGraph:
     """Windows of `times` steps of a system, each reading dropped with the probability `dropped`.
 
-    var: linear, x_v(t) = 0.5 x_v(t-1) + sum of ±0.6 x_u(t-1) + noise, two senders for every second sensor;
-    nonlinear: the same senders, but through 1.2 |x_u| - 1, which no correlation sees;
+    var: linear, x_v(t) = 0.5 x_v(t-1) + sum of ±0.6 x_u(t-1) + noise, two senders for half of the sensors;
+    nonlinear: the same senders, but through 1.2 |x_u| - 1, which correlation cannot detect;
     lorenz96: the chaotic ring dx_v/dt = (x_v+1 - x_v-2) x_v-1 - x_v + 8, a step is 0.1.
     """
     if dynamics not in get_args(Dynamics):
@@ -49,7 +50,7 @@ def driven_sensors(
     if dynamics == "lorenz96":
         drives, step = lorenz96(num_sensors)
     else:
-        drives, step = _sparse(num_sensors, rng, linear=dynamics == "var")
+        drives, step = _sparse_system(num_sensors, rng, linear=dynamics == "var")
     state = rng.normal(size=(num_samples, num_sensors))
     steps = []
     for _ in range(BURN_IN + times):
@@ -76,19 +77,19 @@ def driven_sensors(
     samples = pl.DataFrame({"sample": ids, "label": label})
     table = EventTable.from_frames(events, samples, label="label", sensors=names)
     edges = tuple((names[u], names[v]) for u, v in np.argwhere(drives).tolist())
-    return Planted(table, edges)
+    return PlantedGraph(table, edges)
 
 
 def lorenz96(num_sensors: int, force: float = 8.0, dt: float = 0.05) -> tuple[NDArray[np.bool_], Callable[..., States]]:
-    """(u, v) who drives whom in the ring, and one step (two of Runge and Kutta's) of many runs."""
+    """(u, v) whether u drives v in the ring, and a function for one step (two Runge-Kutta steps) of many runs."""
     ring = np.arange(num_sensors)
     drives = np.zeros((num_sensors, num_sensors), dtype=bool)
     for offset in (1, -1, -2):
         drives[(ring + offset) % num_sensors, ring] = True
 
     def slope(x: States) -> States:
-        ahead, behind, further = (np.roll(x, shift, axis=1) for shift in (-1, 1, 2))
-        return (ahead - further) * behind - x + force
+        next_one, previous, second_previous = (np.roll(x, shift, axis=1) for shift in (-1, 1, 2))
+        return (next_one - second_previous) * previous - x + force
 
     def step(x: States) -> States:
         for _ in range(2):
@@ -102,10 +103,10 @@ def lorenz96(num_sensors: int, force: float = 8.0, dt: float = 0.05) -> tuple[ND
     return drives, step
 
 
-def _sparse(
+def _sparse_system(
     num_sensors: int, rng: np.random.Generator, *, linear: bool
 ) -> tuple[NDArray[np.bool_], Callable[..., States]]:
-    """Half of the sensors are each driven by two of the other half, so that nothing runs in circles or away."""
+    """A system in which half of the sensors are each driven by two of the other half: no cycles, so it is stable."""
     order = rng.permutation(num_sensors)
     senders, receivers = order[: num_sensors // 2], order[num_sensors // 2 :]
     strength = np.zeros((num_sensors, num_sensors))  # (u, v)
@@ -114,7 +115,7 @@ def _sparse(
 
     def step(x: States) -> States:
         sent = x if linear else 1.2 * np.abs(x) - 1.0
-        moved: States = 0.5 * x + sent @ strength + 0.5 * rng.normal(size=x.shape)
-        return moved
+        new_state: States = 0.5 * x + sent @ strength + 0.5 * rng.normal(size=x.shape)
+        return new_state
 
     return strength != 0, step

@@ -1,7 +1,7 @@
-"""PAM: PAMAP2 physical activity monitoring, cut into windows of six seconds with readings removed at random.
+"""PAM: PAMAP2 physical activity monitoring in windows of six seconds, with readings removed at random.
 
-The published files are one `.dat` per subject (`Protocol/subject101.dat`, 54 columns at 100 Hz). The windows follow the
-paper's description; its own windows are not published with their readings. See docs/data_pam.md.
+There is one `.dat` file per subject (`Protocol/subject101.dat`, 54 columns at 100 Hz). The windows follow the
+paper's description; the readings of the authors' own windows are not published. See docs/data_pam.md.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from raindrop.datasets.archives import Member, Source, members, without_repeats
-from raindrop.datasets.conversion import Conversion, Report, concatenate, nothing_found
+from raindrop.datasets.archives import Member, read_members, skip_repeats
+from raindrop.datasets.conversion import Conversion, Report, Source, concatenate, no_files_error
 from raindrop.datasets.records import Records
-from raindrop.errors import DataError
-from raindrop.table.build import one_of
+from raindrop.errors import DataError, check_choice
 from raindrop.table.event_table import EventTable
 
 Unit = Literal["hand", "chest", "ankle"]
@@ -59,26 +58,27 @@ def convert(
     min_windows: int = 500,
     min_seconds: float = 600.0,
 ) -> Conversion:
-    """The raw files as a table of windows. Times are seconds since the window's start.
+    """Convert the raw files to a table of windows. Times are seconds since the start of the window.
 
     unit: which of the three inertial units; the paper uses one, with all its 17 values.
-    steps, overlap: length of a window at 100 Hz, and the share it has in common with the next.
-    keep, seed: share of the readings that is kept, and the draw; a subject's draw depends on no other subject.
-    min_windows: an activity with fewer windows in total is excluded.
-    min_seconds: a subject with less time in named activities is excluded.
+    steps, overlap: length of a window at 100 Hz, and the share it has in common with the next one.
+    keep, seed: share of the readings to keep, and the seed of the draw; the draw of a subject is independent of the
+    other subjects.
+    min_windows: activities with fewer windows in total are excluded.
+    min_seconds: subjects with less time in named activities are excluded.
     """
-    one_of(unit, Unit, "unit")
+    check_choice(unit, Unit, "unit")
     stride = round(steps * (1 - overlap))
     if steps < 1 or stride < 1 or not 0 < keep <= 1:
         raise DataError(
-            f"steps={steps}, overlap={overlap:g} and keep={keep:g} do not go together: "
-            "a window has at least one step, starts at least one after the last, and keeps some of its readings."
+            f"steps={steps}, overlap={overlap:g} and keep={keep:g} cannot be combined: "
+            "a window has at least one step, starts at least one step after the last, and keeps some of its readings."
         )
     report = Report("PAM")
     tables: dict[int, EventTable] = {}
-    for member in without_repeats(_protocol(source, report), report):
+    for member in skip_repeats(_protocol_files(source, report), report):
         number = int(RECORD.fullmatch(member.name)[1])  # type: ignore[index]
-        rows = _rows(member, unit, report)
+        rows = _parse_subject(member, unit, report)
         seconds = float((rows["activity"] != TRANSIENT).sum()) / RATE
         if seconds < min_seconds:
             report.count(f"subject {number} has only {seconds:.0f} s of named activities, excluded", 1, "files")
@@ -88,42 +88,42 @@ def convert(
         if table is not None:
             tables[number] = table
     if not report.read:
-        raise nothing_found(source, "files of PAMAP2", LAYOUT)
+        raise no_files_error(source, "files of PAMAP2", LAYOUT)
     if not tables:
         raise DataError(f"No subject has a window of {steps} steps within one activity.\n{report}")
-    table = _enough(concatenate([tables[number] for number in sorted(tables)]), min_windows, report)
-    return Conversion.of(table, report)
+    table = _drop_rare_activities(concatenate([tables[number] for number in sorted(tables)]), min_windows, report)
+    return Conversion.from_table(table, report)
 
 
-def _protocol(source: Source, report: Report) -> Iterator[Member]:
-    """The files of the protocol; a second folder holds optional activities under the same file names."""
-    for member in members(source, RECORD.fullmatch):
-        if "Optional" in PurePath(member.where).parts:
+def _protocol_files(source: Source, report: Report) -> Iterator[Member]:
+    """The files of the protocol, without those of optional activities in a second folder under the same names."""
+    for member in read_members(source, RECORD.fullmatch):
+        if "Optional" in PurePath(member.path).parts:
             report.count("optional activities, not part of the protocol", 1, "files")
         else:
             yield member
 
 
-def _rows(member: Member, unit: Unit, report: Report) -> pl.DataFrame:
+def _parse_subject(member: Member, unit: Unit, report: Report) -> pl.DataFrame:
     records = Records(COLUMNS, " ", has_header=False)
     records.add(member)
     rows = records.frame()
-    report.saw("files", 1)
-    report.saw("rows", len(rows))
+    report.count_read("files", 1)
+    report.count_read("rows", len(rows))
     known = rows["activity"].is_in([float(number) for number in (TRANSIENT, *ACTIVITIES)])
-    records.refuse_rows(rows, ~known, "the second column is not a known activity")
-    records.refuse_rows(rows, ~rows["time"].is_finite(), "the first column is not a time")
-    records.refuse_rows(rows, (rows["time"].diff() <= 0).fill_null(False), "the times do not ascend")
+    records.reject_rows(rows, ~known, "the second column is not a known activity")
+    records.reject_rows(rows, ~rows["time"].is_finite(), "the first column is not a time")
+    records.reject_rows(rows, (rows["time"].diff() <= 0).fill_null(False), "the times do not ascend")
     return rows.select("time", pl.col("activity").cast(pl.Int64), *(f"{unit}_{name}" for name in QUANTITIES))
 
 
 def _windows(
     rows: pl.DataFrame, subject: str, steps: int, stride: int, keep: float, rng: np.random.Generator, report: Report
 ) -> EventTable | None:
-    """All windows of one subject that lie within one activity, without a gap in time."""
+    """The windows of one subject, each within one activity and without a gap in time; None if there are none."""
     sensors = rows.columns[2:]
     time, activity = rows["time"].to_numpy(), rows["activity"].to_numpy()
-    start = _starts(time, activity, steps, stride)
+    start = _window_starts(time, activity, steps, stride)
     inside = np.zeros(len(rows), dtype=bool)
     at = start[:, None] + np.arange(steps)  # (windows, steps)
     inside[at] = True
@@ -132,7 +132,7 @@ def _windows(
     report.count("left over where an activity ends or breaks off", int((named & ~inside).sum()), "rows")
     if not len(start):
         return None
-    value = rows.select(pl.col(sensors).cast(pl.Float32)).to_numpy()[at]  # (windows, steps, sensors)
+    value = rows.select(sensors).to_numpy()[at]  # (windows, steps, sensors)
     observed = ~np.isnan(value)
     kept = observed & (rng.random(value.shape, dtype=np.float32) < keep)
     report.count("NaN, not measured", int((~observed).sum()), "readings")
@@ -160,20 +160,22 @@ def _windows(
     )
 
 
-def _starts(time: NDArray[np.float64], activity: NDArray[np.int64], steps: int, stride: int) -> NDArray[np.int64]:
-    """Where windows start: every `stride` rows of a run of one activity, as long as it fits."""
-    border = (np.diff(activity) != 0) | (np.diff(time) > 1.5 / RATE)
-    begins = np.concatenate([[0], np.flatnonzero(border) + 1, [len(activity)]])
-    runs = [
+def _window_starts(
+    time: NDArray[np.float64], activity: NDArray[np.int64], steps: int, stride: int
+) -> NDArray[np.int64]:
+    """The first row of each window: every `stride` rows of a run of one activity, as long as a window fits."""
+    is_border = (np.diff(activity) != 0) | (np.diff(time) > 1.5 / RATE)
+    borders = np.concatenate([[0], np.flatnonzero(is_border) + 1, [len(activity)]])
+    starts = [
         np.arange(begin, end - steps + 1, stride)
-        for begin, end in pairwise(begins)
+        for begin, end in pairwise(borders)
         if begin < end and activity[begin] != TRANSIENT
     ]
-    return np.concatenate([np.empty(0, dtype=np.int64), *runs])
+    return np.concatenate([np.empty(0, dtype=np.int64), *starts])
 
 
-def _enough(table: EventTable, min_windows: int, report: Report) -> EventTable:
-    """Without activities that are too rare and windows without a reading; numbered in order."""
+def _drop_rare_activities(table: EventTable, min_windows: int, report: Report) -> EventTable:
+    """Drop activities with too few windows and windows without a reading; number the rest in order."""
     counts = dict(table.samples.group_by("activity").len().iter_rows())
     rare = sorted(activity for activity, number in counts.items() if number < min_windows)
     for activity in rare:
@@ -184,9 +186,9 @@ def _enough(table: EventTable, min_windows: int, report: Report) -> EventTable:
     report.count("no reading left in the window, excluded", int(empty.sum()), "samples")
     table = table[common & ~empty]
     if not len(table):
-        found = ", ".join(f"{activity} {number:,}" for activity, number in sorted(counts.items()))
+        available = ", ".join(f"{activity} {number:,}" for activity, number in sorted(counts.items()))
         raise DataError(
-            f"No activity has {min_windows:,} windows (there are: {found}).\nAsk for fewer with min_windows."
+            f"No activity has {min_windows:,} windows (there are: {available}).\nAsk for fewer with min_windows."
         )
     number = pl.Series("sample", [str(number) for number in range(len(table))])
     return replace(table, samples=table.samples.with_columns(number))

@@ -1,6 +1,6 @@
 """P12: PhysioNet/CinC Challenge 2012, the first 48 hours of 12,000 stays in intensive care.
 
-The published files are one text per stay (`set-a/132539.txt`: Time,Parameter,Value) and three tables of outcomes.
+There is one text file per stay (`set-a/132539.txt`: Time,Parameter,Value) and three tables of outcomes.
 The default cohort is the paper's: 11,988 stays that have at least one reading. See docs/data_p12.md.
 """
 
@@ -14,11 +14,19 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from raindrop.datasets.archives import Member, Source, members, without_repeats
-from raindrop.datasets.conversion import Conversion, Limits, Report, drop_impossible, in_order_of_number, nothing_found
-from raindrop.datasets.records import Records, in_batches
-from raindrop.errors import DataError
-from raindrop.table.build import Duplicates, one_of
+from raindrop.datasets.archives import Member, read_members, skip_repeats
+from raindrop.datasets.conversion import (
+    Conversion,
+    Limits,
+    Report,
+    Source,
+    concatenate_by_number,
+    drop_impossible,
+    no_files_error,
+)
+from raindrop.datasets.records import Records, batch_records
+from raindrop.errors import DataError, check_choice
+from raindrop.table.build import Duplicates
 from raindrop.table.event_table import EventTable
 
 Label = Literal["mortality", "length_of_stay_gt_3"]
@@ -30,7 +38,7 @@ SENSORS = (
 )  # fmt: skip
 STATICS = ("Age", "Gender", "Height", "ICUType", "Weight")
 CLASSES = ("Gender", "ICUType")
-"""Statics whose numbers are names of classes; they become text, so that each class gets a column of its own."""
+"""Statics whose numbers are codes of classes; they become text, so that each class gets its own column."""
 NOT_MEASURED = -1.0
 LIMITS: Limits = {
     "pH": (6.0, 8.5),
@@ -41,7 +49,7 @@ LIMITS: Limits = {
     "Height": (50.0, 275.0),
     "Weight": (10.0, 650.0),
 }
-"""What no living adult can have: slipped decimal points, other units, readings of a probe in the air."""
+"""Values outside are impossible in a living adult: misplaced decimal points, other units, a probe in the air."""
 COLUMNS = {"Time": pl.String, "Parameter": pl.String, "Value": pl.Float64}
 OUTCOME_COLUMNS = ("RecordID", "SAPS-I", "SOFA", "Length_of_stay", "Survival", "In-hospital_death")
 RECORD, OUTCOMES = re.compile(r"(\d+)\.txt"), re.compile(r"Outcomes-(\w+)\.txt")
@@ -59,37 +67,37 @@ def convert(
     limits: Limits | None = LIMITS,
     duplicates: Duplicates = "last",
 ) -> Conversion:
-    """The raw files as a table.
+    """Convert the raw files to a table.
 
-    label: which of the two label columns is the table's label; both are always there.
-    unknown_stay: a length of stay of -1 is unknown. "exclude" leaves `length_of_stay_gt_3` empty, "short" counts it
-    as not longer than three days, as the paper does.
-    limits: values that cannot be, by sensor or static; readings outside are dropped, statics emptied. None keeps all.
-    duplicates: what to do with several values of one sensor in one minute; the paper's published code takes the last.
+    label: which of the two label columns is the table's label; both are always written.
+    unknown_stay: a length of stay of -1 means unknown. "exclude" leaves `length_of_stay_gt_3` empty, "short" counts it
+    as three days or less, as the paper does.
+    limits: possible values by sensor or static; readings outside are dropped, statics outside emptied. None keeps all.
+    duplicates: what to do with several values of one sensor in one minute; the authors' published code takes the last.
     """
-    one_of(label, Label, "label")
-    one_of(unknown_stay, UnknownStay, "unknown_stay")
+    check_choice(label, Label, "label")
+    check_choice(unknown_stay, UnknownStay, "unknown_stay")
     report = Report("P12")
     outcomes: list[Member] = []
     tables = []
-    found = without_repeats(members(source, lambda name: RECORD.fullmatch(name) or OUTCOMES.fullmatch(name)), report)
-    for batch in in_batches(_records(found, outcomes), COLUMNS, ","):
+    files = skip_repeats(read_members(source, lambda name: RECORD.fullmatch(name) or OUTCOMES.fullmatch(name)), report)
+    for batch in batch_records(_records(files, outcomes), COLUMNS, ","):
         tables.append(_table(batch, limits, duplicates, report))
     if not tables:
-        raise nothing_found(source, "records of P12", LAYOUT)
-    table = in_order_of_number(tables)
+        raise no_files_error(source, "records of P12", LAYOUT)
+    table = concatenate_by_number(tables)
     report.count("no reading of any sensor, excluded", int((table.count == 0).sum()), "samples")
     table = table[table.count > 0]
     if not len(table):
         raise DataError(f"None of the {report.read['files']:,} records has a reading.\n{LAYOUT}")
     samples = _labels(table.samples, _outcomes(outcomes, source, report), unknown_stay, report)
     table = replace(table, samples=samples).with_roles(label=label, statics=STATICS)
-    return Conversion.of(table, report)
+    return Conversion.from_table(table, report)
 
 
-def _records(found: Iterable[Member], outcomes: list[Member]) -> Iterator[Member]:
-    """The records; the outcomes are put aside."""
-    for member in found:
+def _records(files: Iterable[Member], outcomes: list[Member]) -> Iterator[Member]:
+    """The records among the files; tables of outcomes are appended to `outcomes`."""
+    for member in files:
         if RECORD.fullmatch(member.name):
             yield member
         else:
@@ -97,10 +105,10 @@ def _records(found: Iterable[Member], outcomes: list[Member]) -> Iterator[Member
 
 
 def _table(batch: Records, limits: Limits | None, duplicates: Duplicates, report: Report) -> EventTable:
-    """The readings and statics of some of the records."""
+    """The readings and statics of a batch of records."""
     rows = batch.frame()
-    report.saw("files", len(batch.members))
-    report.saw("rows", len(rows))
+    report.count_read("files", len(batch.members))
+    report.count_read("rows", len(rows))
     record = pl.Series("sample", [RECORD.fullmatch(m.name)[1] for m in batch.members], dtype=pl.String)  # type: ignore[index]
     rows = rows.select("file", time=_hours(rows, batch), sensor="Parameter", value="Value")
     rows = _drop(rows, pl.col("sensor") == "", report, "empty variable name")
@@ -123,30 +131,30 @@ def _drop(rows: pl.DataFrame, wrong: pl.Expr, report: Report, reason: str, unit:
 
 
 def _hours(rows: pl.DataFrame, batch: Records) -> pl.Series:
-    """'35:19' as hours; there are only 2,881 such texts, so each is read once."""
-    clock = rows["Time"].unique()
-    parts = clock.str.extract_groups(r"^(\d{1,3}):([0-5]\d)$").struct.unnest().cast(pl.Float64)
-    hours = dict(zip(clock, parts.to_series(0) + parts.to_series(1) / 60, strict=True))
+    """'35:19' as hours. There are only 2,881 different texts, so each is parsed once."""
+    texts = rows["Time"].unique()
+    parts = texts.str.extract_groups(r"^(\d{1,3}):([0-5]\d)$").struct.unnest().cast(pl.Float64)
+    hours = dict(zip(texts, parts.to_series(0) + parts.to_series(1) / 60, strict=True))
     time = rows["Time"].replace_strict(hours, default=None, return_dtype=pl.Float64)
-    batch.refuse_rows(rows, time.is_null(), "the time is not like 35:19")
+    batch.reject_rows(rows, time.is_null(), "the time is not like 35:19")
     return time
 
 
 def _statics(
     rows: pl.DataFrame, record: pl.Series, batch: Records, limits: Limits | None, report: Report
 ) -> pl.DataFrame:
-    """One row per record: its statics, found by name among the rows of minute 0."""
+    """One row of statics per record; they are found by name among the rows of minute 0."""
     at_admission = rows.filter(pl.col("time") == 0).unique(["file", "sensor"], keep="first", maintain_order=True)
     report.count("later value of a static (Weight, above all), not a reading", len(rows) - len(at_admission), "rows")
     wide = pl.DataFrame({"file": np.arange(len(record), dtype=np.int32)})
     for name in ("RecordID", *STATICS):
         column = at_admission.filter(pl.col("sensor") == name).select("file", pl.col("value").alias(name))
         wide = wide.join(column, on="file", how="left", maintain_order="left")
-    foreign = wide["RecordID"].is_null() | (wide["RecordID"].cast(pl.Int64, strict=False) != record.cast(pl.Int64))
-    if foreign.any():
-        at = int(foreign.arg_max() or 0)
+    mismatch = wide["RecordID"].is_null() | (wide["RecordID"].cast(pl.Int64, strict=False) != record.cast(pl.Int64))
+    if mismatch.any():
+        at = int(mismatch.arg_max() or 0)
         raise DataError(
-            f"{batch.members[at].where}: the row RecordID says {wide['RecordID'][at]}, but the file is named for "
+            f"{batch.members[at].path}: the row RecordID says {wide['RecordID'][at]}, but the file is named for "
             f"{record[at]}.\nThe file was renamed or damaged; download or copy it again."
         )
     for name in STATICS:
@@ -156,7 +164,7 @@ def _statics(
         report.count(f"{name} -1, not measured", int(absent.sum()), "statics")
         report.count(f"{name} outside {low:g} to {high:g}, emptied", int(impossible.sum()), "statics")
         wide = wide.with_columns(pl.when(~(absent | impossible)).then(pl.col(name)))
-    sets = [_set_of(member.where) for member in batch.members]
+    sets = [_set_name(member.path) for member in batch.members]
     return wide.select(
         record,
         pl.Series("set", sets, dtype=pl.String),
@@ -164,24 +172,26 @@ def _statics(
     )
 
 
-def _set_of(where: str) -> str | None:
-    found = re.findall(r"set-([a-z])\b", where)
-    return found[-1] if found else None
+def _set_name(path: str) -> str | None:
+    """'a' for a record below set-a."""
+    names = re.findall(r"set-([a-z])\b", path)
+    return names[-1] if names else None
 
 
-def _outcomes(found: Sequence[Member], source: Source, report: Report) -> pl.DataFrame:
-    if not found:
-        raise nothing_found(source, "outcomes (Outcomes-a.txt, Outcomes-b.txt, Outcomes-c.txt)", LAYOUT)
+def _outcomes(files: Sequence[Member], source: Source, report: Report) -> pl.DataFrame:
+    if not files:
+        raise no_files_error(source, "outcomes (Outcomes-a.txt, Outcomes-b.txt, Outcomes-c.txt)", LAYOUT)
     table = Records(dict.fromkeys(OUTCOME_COLUMNS, pl.Float64), ",")
-    for member in found:
+    for member in files:
         table.add(member)
     outcomes = table.frame().cast(dict.fromkeys(OUTCOME_COLUMNS, pl.Int64)).drop("file")
-    report.saw("outcomes", len(outcomes))
-    twice = outcomes["RecordID"].is_duplicated()
-    if twice.any():
+    report.count_read("outcomes", len(outcomes))
+    repeated = outcomes["RecordID"].is_duplicated()
+    if repeated.any():
         raise DataError(
-            f"{', '.join(m.where for m in found)}: {int(twice.sum()):,} outcomes are for a record that has another one "
-            f"(first: {outcomes['RecordID'].filter(twice)[0]}).\nThere is one outcome per record; remove the others."
+            f"{', '.join(m.path for m in files)}: {int(repeated.sum()):,} outcomes are for a record that has another "
+            f"one (first: {outcomes['RecordID'].filter(repeated)[0]}).\n"
+            "There is one outcome per record; remove the others."
         )
     return outcomes
 
@@ -196,12 +206,12 @@ def _labels(samples: pl.DataFrame, outcomes: pl.DataFrame, unknown: UnknownStay,
         length_of_stay_gt_3=long_stay if unknown == "short" else known.then(long_stay),
         length_of_stay=known.then(stay),
     )
-    together = samples.join(labels, on="sample", how="left", maintain_order="left")
-    unlabelled = int(together["mortality"].null_count())
+    labelled = samples.join(labels, on="sample", how="left", maintain_order="left")
+    unlabelled = int(labelled["mortality"].null_count())
     report.count("no outcome, both labels empty", unlabelled, "labels")
     report.count(
         f"length of stay -1 is unknown: {'counted as short' if unknown == 'short' else 'length_of_stay_gt_3 empty'}",
-        int(together["length_of_stay"].null_count()) - unlabelled,
+        int(labelled["length_of_stay"].null_count()) - unlabelled,
         "labels",
     )
-    return together
+    return labelled

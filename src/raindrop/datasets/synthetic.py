@@ -1,9 +1,9 @@
-"""Made-up samples with a known sensor graph, to see whether a model finds it.
+"""Synthetic samples with a known sensor graph, to test whether a model finds it.
 
-Some sensors drive others: along a planted edge u -> v, v shows |u + 1| up to scale, so that u tells all of v, and v
-only a part of u. In samples of the class "coupled" v follows the u of the same sample. In the class "apart" it
-follows a copy of u that nobody sees. A sensor by itself looks the same in both classes: only two sensors looked at
-together, at the same times, tell the classes apart.
+Some sensors drive others: along a planted edge u -> v, v is |u + 1| up to scale, so u determines v, but v determines u
+only in part. In samples of the class "coupled", v follows the u of the same sample. In the class "apart", it follows
+an unobserved copy of u. The distribution of a single sensor is the same in both classes; they differ only in pairs of
+sensors at the same times.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from raindrop.errors import ConfigError
 from raindrop.table.event_table import EventTable
 
 HOURS = 48.0
-TOGETHER = 0.5  # share of times at which both ends of an edge are read together, or neither
+SIMULTANEOUS = 0.5  # share of times at which the two sensors of an edge are either both read or both not read
 
 
 @dataclass(frozen=True)
-class Planted:
-    """A table and the edges (sender, receiver) that were planted in it."""
+class PlantedGraph:
+    """A table and its true edges (sender, receiver)."""
 
     table: EventTable
     edges: tuple[tuple[str, str], ...]
 
     def adjacency(self) -> NDArray[np.bool_]:
-        """(u, v) whether the edge u -> v was planted."""
+        """(u, v) whether there is an edge u -> v."""
         names = self.table.sensors
-        planted = np.zeros((len(names), len(names)), dtype=bool)
+        adjacency = np.zeros((len(names), len(names)), dtype=bool)
         for sender, receiver in self.edges:
-            planted[names.index(sender), names.index(receiver)] = True
-        return planted
+            adjacency[names.index(sender), names.index(receiver)] = True
+        return adjacency
 
 
 def planted_graph(
@@ -45,11 +45,11 @@ def planted_graph(
     times: float = 100.0,
     noise: float = 0.2,
     seed: int = 0,
-) -> Planted:
+) -> PlantedGraph:
     """Samples over 48 hours with `num_edges` planted edges between different pairs of sensors.
 
-    Each sample has about `times` irregular timestamps; each sensor is read at some of them and one in ten is missing
-    altogether. The statics `age` and `site` come along; the label leans on `age` a little.
+    Each sample has about `times` irregular timestamps. Each sensor is read at some of them, and one in ten sensors of a
+    sample is missing entirely. The statics are `age` and `site`; the label depends weakly on `age`.
     """
     if num_edges < 1 or 2 * num_edges > num_sensors:
         raise ConfigError(f"{num_edges} edges need at least {2 * max(num_edges, 1)} sensors, not {num_sensors}.")
@@ -69,15 +69,15 @@ def planted_graph(
     owner = np.repeat(np.arange(num_samples), count)  # (t,)
     time = rng.uniform(0, HOURS, len(owner)).round(4)
     signal = _smooth(owner, time, num_samples, num_sensors, rng)  # (t, sensor)
-    unseen = _smooth(owner, time, num_samples, num_edges, rng)  # (t, edge)
+    unobserved = _smooth(owner, time, num_samples, num_edges, rng)  # (t, edge)
     for edge, (sender, receiver) in enumerate(ends):
-        driver = np.where(coupled[owner], signal[:, sender], unseen[:, edge])
-        signal[:, receiver] = (np.abs(driver + 1) - 1.167) / 0.799  # mean 0, deviation 1 for a normal driver
+        driver = np.where(coupled[owner], signal[:, sender], unobserved[:, edge])
+        signal[:, receiver] = (np.abs(driver + 1) - 1.167) / 0.799  # mean 0 and variance 1 for a normal driver
     signal += noise * rng.standard_normal(signal.shape)
 
     draw = rng.random(signal.shape)
     for sender, receiver in ends:
-        draw[:, receiver] = np.where(rng.random(len(draw)) < TOGETHER, draw[:, sender], draw[:, receiver])
+        draw[:, receiver] = np.where(rng.random(len(draw)) < SIMULTANEOUS, draw[:, sender], draw[:, receiver])
     observed = (draw < read_rate) & ~missing[owner]
     at, sensor = np.nonzero(observed)
     ids = pl.Series([f"sample {number:05d}" for number in range(num_samples)])
@@ -94,7 +94,7 @@ def planted_graph(
     table = EventTable.from_frames(
         events, samples, label="label", statics=["age", "site"], sensors=names, duplicates="last"
     )
-    return Planted(table, tuple((names[sender], names[receiver]) for sender, receiver in ends))
+    return PlantedGraph(table, tuple((names[sender], names[receiver]) for sender, receiver in ends))
 
 
 def _smooth(

@@ -26,7 +26,7 @@ from raindrop.batch.batch import Batch
 from raindrop.batch.collate import Collator, in_order
 from raindrop.batch.host import to_numpy
 from raindrop.batch.scaling import Scaler
-from raindrop.errors import ConfigError, DataError, RaindropWarning, ResumeError, count_of
+from raindrop.errors import ConfigError, DataError, RaindropWarning, ResumeError, format_count
 from raindrop.estimators.persistence import refuse_other_run, smallest, write_model
 from raindrop.estimators.settings import Settings
 from raindrop.files import content_checksum, refuse_to_overwrite, run_folder
@@ -152,7 +152,7 @@ class Estimator(Settings, ABC):
             torch.manual_seed(int(self.seed))
             self.model_ = entry.model(model_config, self._spec())
         learned_from = self._collator(training, labelled=True)
-        chosen_by = None if held_out is None else self._collator(held_out, labelled=True)
+        chosen_by = None if held_out is None else self._validation(held_out)
         distributed.join()
         within_run = nullcontext() if folder is None or distributed.rank() else run_folder(folder)
         with within_run, limit_threads(self.threads):
@@ -292,7 +292,7 @@ class Estimator(Settings, ABC):
         wrong = np.flatnonzero(~scores.isfinite().all(1).numpy())
         if len(wrong):
             raise DataError(
-                f"{count_of(len(wrong), len(data), 'samples')} have no finite prediction (first: "
+                f"{format_count(len(wrong), len(data), 'samples')} have no finite prediction (first: "
                 f"'{data.table.ids[wrong[0]]}'). Their values are too extreme for the model; look at them with "
                 "'raindrop inspect'."
             )
@@ -319,7 +319,12 @@ class Estimator(Settings, ABC):
                 "This estimator is not fitted yet. Call fit(table) first, or load one with load(folder)."
             )
 
-    def _collator(self, table: EventTable, *, labelled: bool = False) -> Collator:
+    def _validation(self, table: EventTable) -> Collator:
+        """Labelled; a sensor that training lists but never reads is ignored, since a rare one can end up here."""
+        listed = set(table.sensors) <= set(self.scaler_.sensors)
+        return self._collator(table, labelled=True, ignore_unknown=listed or self.unknown_sensors == "ignore")
+
+    def _collator(self, table: EventTable, *, labelled: bool = False, ignore_unknown: bool | None = None) -> Collator:
         truth = self.task_.encode(self._labelled(table)) if labelled else None
         return Collator(
             table.in_unit(self.time_unit_),
@@ -327,7 +332,7 @@ class Estimator(Settings, ABC):
             truth=truth,
             targets=None if truth is None else self.task_.targets(truth),
             weights=None if truth is None else self._sample_weights(table, truth),
-            ignore_unknown=self.unknown_sensors == "ignore",
+            ignore_unknown=self.unknown_sensors == "ignore" if ignore_unknown is None else ignore_unknown,
         )
 
     def _sample_weights(self, table: EventTable, truth: NDArray[Any]) -> NDArray[np.float32] | None:

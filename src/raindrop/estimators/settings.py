@@ -45,7 +45,7 @@ class Settings(BaseEstimator):  # type: ignore[misc]
             raise ConfigError(f"seed={self.seed!r}: a seed is a whole number, 0 or above.")
         check_threads(self.threads)
         self._check_arguments()
-        preset, own = configs.nest(entry.presets[self.preset]), configs.nest(self.config or {})
+        preset, own = configs.split_sections(entry.presets[self.preset]), configs.split_sections(self.config or {})
         model_config = configs.make(entry.config, preset["model"], own["model"], where="model.")
         if "epochs" in own["train"]:
             preset["train"] = {name: value for name, value in preset["train"].items() if name != "min_steps"}

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from raindrop.errors import DataError, count_of, suggest
+from raindrop.errors import DataError, format_count, suggest
 from raindrop.graphs.export import WRITERS, network, write_frame, writer_for
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class SensorGraphs(Mapping[str, SensorGraph]):
                 f"A mask has one true or false per sample, not {selected.dtype}; for example table.labels == 1."
             )
         if selected.all() or not selected.any():
-            number = count_of(int(selected.sum()), len(selected), "samples")
+            number = format_count(int(selected.sum()), len(selected), "samples")
             raise DataError(f"{number} are selected; a comparison needs at least one sample on each side.")
         return selected
 

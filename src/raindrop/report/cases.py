@@ -60,7 +60,7 @@ def choose(
 def cases(classifier: Classifier, table: EventTable, truth: NDArray[np.int64], max_readings: int) -> list[Case]:
     """What the page shows of each sample of `table`; long samples are thinned evenly until all of them fit."""
     table = table.in_unit(classifier.time_unit_)
-    known = np.isin(np.array(table.sensors), classifier.scaler_.sensors)
+    known = np.isin(np.array(table.sensors), classifier.scaler_.observed_sensors)
     table = table.where(known[table.sensor[table.rows()]])  # the model ignores the readings of any other sensor
     probability = classifier.predict_proba(table)
     contribution, without = contributions(classifier, table, probability)

@@ -1,7 +1,7 @@
-"""The event table: readings of samples, from any source, validated once.
+"""EventTable: the readings of many samples, validated once.
 
-build.py validates and sorts what a person brings, event_table.py is the table, store.py its folder on disk; splits,
-hidden sensors and the overview of `raindrop inspect` are functions from a table.
+build.py validates and sorts the user's frames, event_table.py is the table, store.py its folder on disk. Splits, hidden
+sensors and the overview of `raindrop inspect` are functions of a table.
 """
 
 from raindrop.table.event_table import EventTable

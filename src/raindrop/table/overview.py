@@ -1,4 +1,4 @@
-"""What is in a table: how dense, how irregular, how balanced, and how much its gaps alone give away."""
+"""Statistics of a table for `raindrop inspect`: density, irregularity, class balance, predictive missingness."""
 
 from __future__ import annotations
 
@@ -12,41 +12,44 @@ from numpy.typing import NDArray
 from raindrop.errors import DataError
 from raindrop.table.event_table import EventTable
 from raindrop.table.overview_view import Missingness, Overview
+from raindrop.table.sample_columns import encode_column
 from raindrop.table.splits import stratified_parts
 
-LIMIT = 5_000  # samples looked at for whatever needs more than one pass over the readings
-FOLDS = 5
+MAX_SAMPLES = 5_000  # samples used for statistics that need more than one pass over the readings
+NUM_FOLDS = 5
 
 
-def overview(table: EventTable, *, seed: int = 0, limit: int = LIMIT) -> Overview:
-    """Look at a table; what needs more than one pass looks at `limit` samples drawn under `seed`."""
-    read = _Readings.of(table)
-    times = read.times()
-    some = table[_draw(table, limit, seed)]
-    gaps = _gaps(some)
-    grid = len(table.sensors) * np.array([times.sum(), len(table) * times.max(initial=0)])
+def overview(table: EventTable, *, seed: int = 0, max_samples: int = MAX_SAMPLES) -> Overview:
+    """Summarise a table. Statistics that need more than one pass use `max_samples` samples drawn with `seed`."""
+    readings = _Readings.from_table(table)
+    times_per_sample = readings.times_per_sample()
+    subset = table[_random_positions(table, max_samples, seed)]
+    gaps = _gaps(subset)
+    grid_size = len(table.sensors) * int(times_per_sample.sum())
+    padded_grid_size = len(table.sensors) * len(table) * int(times_per_sample.max(initial=0))
     return Overview(
         samples=len(table),
         samples_without_readings=int((table.count == 0).sum()),
         readings=table.num_readings,
         time_unit=table.time_unit,
-        density=table.num_readings / max(1, grid[0]),
-        padded_density=table.num_readings / max(1, grid[1]),
+        density=table.num_readings / max(1, grid_size),
+        padded_density=table.num_readings / max(1, padded_grid_size),
+        simultaneous_share=readings.simultaneous_share(),
         readings_per_sample=table.count,
-        times_per_sample=times,
-        span=read.ends()[1],
+        times_per_sample=times_per_sample,
+        last_times=readings.first_and_last_times()[1],
         intervals=gaps["gap"].to_numpy(),
-        sensors=_sensors(table, read, some, gaps),
+        sensors=_sensor_statistics(table, readings, subset, gaps),
         label=table.roles.label,
-        labels=_labels(table),
-        missingness=missingness(table, seed=seed, limit=limit),
+        labels=_class_balance(table),
+        missingness=missingness(table, seed=seed, max_samples=max_samples),
         dropped=dict(table.dropped),
     )
 
 
 @dataclass(frozen=True)
 class _Readings:
-    """The readings of a table, sample after sample."""
+    """The readings of a table, one sample after another."""
 
     count: NDArray[np.int64]  # per sample
     position: NDArray[np.int64]
@@ -54,59 +57,68 @@ class _Readings:
     sensor: NDArray[np.int32]
 
     @classmethod
-    def of(cls, table: EventTable) -> _Readings:
+    def from_table(cls, table: EventTable) -> _Readings:
         rows = table.rows()
         return cls(table.count, np.repeat(np.arange(len(table)), table.count), table.time[rows], table.sensor[rows])
 
-    def times(self) -> NDArray[np.int64]:
-        """How many distinct times each sample has."""
-        fresh = np.ones(len(self.time), dtype=bool)
-        fresh[1:] = (np.diff(self.position) != 0) | (np.diff(self.time) != 0)
-        return np.bincount(self.position[fresh], minlength=len(self.count))
+    def _starts_new_time(self) -> NDArray[np.bool_]:
+        """(n,) whether a reading is the first one of its sample at its time."""
+        is_new = np.ones(len(self.time), dtype=bool)
+        is_new[1:] = (np.diff(self.position) != 0) | (np.diff(self.time) != 0)
+        return is_new
 
-    def ends(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def times_per_sample(self) -> NDArray[np.int64]:
+        """How many distinct times each sample has."""
+        return np.bincount(self.position[self._starts_new_time()], minlength=len(self.count))
+
+    def simultaneous_share(self) -> float:
+        """Share of readings with a reading of another sensor in the same sample at the identical time."""
+        first = np.flatnonzero(self._starts_new_time())
+        readings_per_time = np.diff(first, append=len(self.time))
+        return float(readings_per_time[readings_per_time > 1].sum() / max(1, len(self.time)))
+
+    def first_and_last_times(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """First and last time of every sample that has a reading."""
         count = self.count[self.count > 0]
         ends = np.cumsum(count)
         return self.time[ends - count], self.time[ends - 1]
 
 
-def _draw(table: EventTable, limit: int, seed: int) -> NDArray[np.int64]:
-    if len(table) <= limit:
+def _random_positions(table: EventTable, max_samples: int, seed: int) -> NDArray[np.int64]:
+    if len(table) <= max_samples:
         return np.arange(len(table))
-    return np.sort(np.random.default_rng(seed).choice(len(table), limit, replace=False))
+    return np.sort(np.random.default_rng(seed).choice(len(table), max_samples, replace=False))
 
 
 def _gaps(table: EventTable) -> pl.DataFrame:
     """Time to the next reading of the same sensor in the same sample."""
-    read = _Readings.of(table)
-    order = np.lexsort((read.time, read.sensor, read.position))
-    sensor = read.sensor[order]
-    same = (np.diff(read.position[order]) == 0) & (np.diff(sensor) == 0)
-    return pl.DataFrame({"code": sensor[1:][same], "gap": np.diff(read.time[order])[same]})
+    readings = _Readings.from_table(table)
+    order = np.lexsort((readings.time, readings.sensor, readings.position))
+    sensor = readings.sensor[order]
+    same_series = (np.diff(readings.position[order]) == 0) & (np.diff(sensor) == 0)
+    return pl.DataFrame({"code": sensor[1:][same_series], "gap": np.diff(readings.time[order])[same_series]})
 
 
-def _sensors(table: EventTable, read: _Readings, some: EventTable, gaps: pl.DataFrame) -> pl.DataFrame:
-    count = len(table.sensors)
-    pairs, readings = np.unique(read.position * count + read.sensor, return_counts=True)  # (sample, sensor) that occur
-    owner = pl.DataFrame({"code": (pairs % max(1, count)).astype(np.int32), "readings": readings})
-    values = pl.DataFrame({"code": some.sensor[some.rows()], "value": some.value[some.rows()]})
-    names = pl.DataFrame({"code": np.arange(count, dtype=np.int32), "sensor": list(table.sensors)})
-    per_sensor = owner.group_by("code").agg(
+def _sensor_statistics(table: EventTable, readings: _Readings, subset: EventTable, gaps: pl.DataFrame) -> pl.DataFrame:
+    num_sensors = len(table.sensors)
+    pairs, count = np.unique(readings.position * num_sensors + readings.sensor, return_counts=True)  # (sample, sensor)
+    per_pair = pl.DataFrame({"code": (pairs % max(1, num_sensors)).astype(np.int32), "readings": count})
+    values = pl.DataFrame({"code": subset.sensor[subset.rows()], "value": subset.value[subset.rows()]})
+    statistics = pl.DataFrame({"code": np.arange(num_sensors, dtype=np.int32), "sensor": list(table.sensors)})
+    counts = per_pair.group_by("code").agg(
         pl.col("readings").sum().alias("total"),
         (pl.len() / max(1, len(table))).alias("samples"),
         pl.col("readings").median().alias("per_sample"),
     )
-    range_of = values.group_by("code").agg(
+    intervals = gaps.group_by("code").agg(pl.col("gap").median().alias("interval"))
+    quantiles = values.group_by("code").agg(
         pl.col("value").quantile(0.01).alias("low"),
         pl.col("value").median().alias("median"),
         pl.col("value").quantile(0.99).alias("high"),
     )
-    interval = gaps.group_by("code").agg(pl.col("gap").median().alias("interval"))
-    together = names
-    for part in (per_sensor, interval, range_of):
-        together = together.join(part, on="code", how="left", maintain_order="left")
-    return together.select(
+    for columns in (counts, intervals, quantiles):
+        statistics = statistics.join(columns, on="code", how="left", maintain_order="left")
+    return statistics.select(
         "sensor",
         pl.col("total").fill_null(0).alias("readings"),
         pl.col("samples").fill_null(0.0),
@@ -118,7 +130,7 @@ def _sensors(table: EventTable, read: _Readings, some: EventTable, gaps: pl.Data
     )
 
 
-def _labels(table: EventTable) -> pl.DataFrame:
+def _class_balance(table: EventTable) -> pl.DataFrame:
     if table.roles.label is None:
         return pl.DataFrame(schema={"class": pl.String, "samples": pl.UInt32, "share": pl.Float64})
     column = table.samples[table.roles.label].cast(pl.String)
@@ -131,11 +143,12 @@ def _labels(table: EventTable) -> pl.DataFrame:
     )
 
 
-def missingness(table: EventTable, *, seed: int = 0, limit: int = LIMIT) -> Missingness:
-    """Cross-validated AUROC (mean over classes, one against the rest) of trees that see no value.
+def missingness(table: EventTable, *, seed: int = 0, max_samples: int = MAX_SAMPLES) -> Missingness:
+    """How well missingness alone predicts the label: the cross-validated AUROC of trees that see no value.
 
-    They see how often each sensor was read, at how many times, how many readings there are, and how long the sample is.
-    A group (subject, site) is never in training and test at once.
+    The trees see how often each sensor was read, the number of readings and of distinct times, and the first and last
+    time. With more than two classes the AUROC is the mean over one-versus-rest. A group (subject, site) is never in
+    training and test at once.
     """
     if table.roles.label is None:
         return Missingness(None, 0, "the table has no label")
@@ -145,42 +158,67 @@ def missingness(table: EventTable, *, seed: int = 0, limit: int = LIMIT) -> Miss
     except DataError as error:
         return Missingness(None, len(table), str(error).splitlines()[0])
     classes, codes = np.unique(labels, return_inverse=True)
-    if len(table) > limit:
-        share = limit / len(table)
-        chosen = stratified_parts(codes.astype(np.int64), (share, 1 - share), seed)[0]
-        table, codes = table[chosen], codes[chosen]
-    smallest = int(np.bincount(codes, minlength=len(classes)).min(initial=len(codes)))
-    if len(classes) < 2 or smallest < FOLDS:
-        reason = "there is one class only" if len(classes) < 2 else f"a class has fewer than {FOLDS} samples"
+    if len(table) > max_samples:
+        share = max_samples / len(table)
+        subset = stratified_parts(codes.astype(np.int64), (share, 1 - share), seed)[0]
+        table, codes = table[subset], codes[subset]
+    groups = None if table.roles.group is None else _groups(table, table.roles.group)
+    reason = _why_not_cross_validated(codes, len(classes), groups, table.roles.group)
+    if reason:
         return Missingness(None, len(table), reason)
-    groups = None if table.roles.group is None else table.samples[table.roles.group].cast(pl.String).to_numpy()
-    if groups is not None and len(np.unique(groups)) < FOLDS:
-        return Missingness(None, len(table), f"there are fewer than {FOLDS} groups ('{table.roles.group}')")
-    return Missingness(_cross_validated(_pattern(table), codes, groups, seed), len(table))
+    return Missingness(_cross_validated_auroc(_missingness_features(table), codes, groups, seed), len(table))
 
 
-def _pattern(table: EventTable) -> NDArray[np.float64]:
+def _groups(table: EventTable, column: str) -> NDArray[np.int64]:
+    """A code per group; a sample without a group is a group of its own."""
+    codes = encode_column(table.samples[column])
+    return np.where(codes == 0, -1 - np.arange(len(table)), codes)
+
+
+def _why_not_cross_validated(
+    codes: NDArray[np.int64], num_classes: int, groups: NDArray[np.int64] | None, group_column: str | None
+) -> str:
+    """Why the folds cannot be made; '' where they can."""
+    if num_classes < 2:
+        return "there is only one class" if num_classes else "no sample has a label"
+    if np.bincount(codes, minlength=num_classes).min() < NUM_FOLDS:
+        return f"a class has fewer than {NUM_FOLDS} samples"
+    if groups is None:
+        return ""
+    if len(np.unique(groups)) < NUM_FOLDS:
+        return f"there are fewer than {NUM_FOLDS} groups ('{group_column}')"
+    if min(len(np.unique(groups[codes == code])) for code in range(num_classes)) < 2:
+        return f"a class occurs in only one group ('{group_column}')"
+    return ""
+
+
+def _missingness_features(table: EventTable) -> NDArray[np.float64]:
     """(samples, sensors + 4): readings of each sensor, readings, times, first and last time."""
-    read, count = _Readings.of(table), len(table.sensors)
-    cells = np.bincount(read.position * count + read.sensor, minlength=len(table) * count)
+    readings, num_sensors = _Readings.from_table(table), len(table.sensors)
+    per_sensor = np.bincount(readings.position * num_sensors + readings.sensor, minlength=len(table) * num_sensors)
     first, last = np.full(len(table), np.nan), np.full(len(table), np.nan)
-    first[table.count > 0], last[table.count > 0] = read.ends()
-    columns = [cells.reshape(len(table), count), table.count, read.times(), first, last]
+    first[table.count > 0], last[table.count > 0] = readings.first_and_last_times()
+    columns = [per_sensor.reshape(len(table), num_sensors), table.count, readings.times_per_sample(), first, last]
     return np.column_stack(columns).astype(np.float64)
 
 
-def _cross_validated(
-    pattern: NDArray[np.float64], codes: NDArray[Any], groups: NDArray[Any] | None, seed: int
+def _cross_validated_auroc(
+    features: NDArray[np.float64], codes: NDArray[Any], groups: NDArray[np.int64] | None, seed: int
 ) -> float:
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.metrics import roc_auc_score
     from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
     folds = StratifiedKFold if groups is None else StratifiedGroupKFold
-    chance = np.zeros((len(codes), int(codes.max()) + 1))
-    for train, test in folds(FOLDS, shuffle=True, random_state=seed).split(pattern, codes, groups):
+    probability = np.zeros((len(codes), int(codes.max()) + 1))
+    for train, test in folds(NUM_FOLDS, shuffle=True, random_state=seed).split(features, codes, groups):
+        present = np.unique(codes[train])
+        if len(present) == 1:  # both groups of a class can be in the test fold
+            probability[test, present[0]] = 1.0
+            continue
+        filled = ~np.isnan(features[train]).all(0)  # the trees cannot bin a column without any value
         trees = HistGradientBoostingClassifier(max_iter=80, learning_rate=0.08, max_leaf_nodes=15, random_state=seed)
-        trees.fit(pattern[train], codes[train])
-        chance[np.ix_(test, trees.classes_)] = trees.predict_proba(pattern[test])
-    present = range(1, chance.shape[1]) if chance.shape[1] == 2 else range(chance.shape[1])
-    return float(np.mean([roc_auc_score(codes == code, chance[:, code]) for code in present]))
+        trees.fit(features[np.ix_(train, filled)], codes[train])
+        probability[np.ix_(test, trees.classes_)] = trees.predict_proba(features[np.ix_(test, filled)])
+    scored = range(1, probability.shape[1]) if probability.shape[1] == 2 else range(probability.shape[1])
+    return float(np.mean([roc_auc_score(codes == code, probability[:, code]) for code in scored]))

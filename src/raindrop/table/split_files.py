@@ -1,4 +1,4 @@
-"""Splits in files: our own Parquet files and the paper's `.npy` files."""
+"""Split files: Parquet files by sample id, and the `.npy` files by position that the paper's authors published."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from raindrop.errors import DataError, count_of, suggest
+from raindrop.errors import DataError, format_count, suggest
 from raindrop.files import atomic_file
 from raindrop.table.event_table import EventTable
 
@@ -25,9 +25,9 @@ PARTS = ("train", "val", "test")
 
 @dataclass(frozen=True)
 class Split:
-    """A published or saved split: which samples, by id or by position, are in which part.
+    """A published or saved split: the samples of each part, by id or by position.
 
-    Positions count the samples of a cohort by ascending number, as the paper's own files do.
+    Positions count the samples of a cohort by ascending number, as in the files of the paper's authors.
     """
 
     ids: Mapping[str, Sequence[str]] | None
@@ -38,13 +38,13 @@ class Split:
     def read(cls, path: str | os.PathLike[str], number: int | None = None) -> Split:
         """Split `number` of a Parquet file (columns split, part, sample) or of the paper's `.npy` files.
 
-        A `.npy` file is one split; of a folder of them, the one whose name has `number` is taken.
+        A `.npy` file holds one split; in a folder of them, `number` is looked for in the file names.
         """
         path = Path(path)
         if not path.exists():
             raise DataError(f"{path}: there is no such split file.")
         if path.is_dir():
-            path = _numbered(path, number)
+            path = _find_numbered_file(path, number)
         if path.suffix == ".npy":
             return cls._from_npy(path, number)
         return cls._from_parquet(path, number)
@@ -60,8 +60,8 @@ class Split:
         return cls.read(text)
 
     @classmethod
-    def of(cls, parts: Sequence[EventTable], source: str = "split") -> Split:
-        """The split that three tables (train, val, test) are, to be saved with `write_splits`."""
+    def from_tables(cls, parts: Sequence[EventTable], source: str = "split") -> Split:
+        """The split into these three tables (train, val, test), for `write_splits`."""
         if len(parts) != len(PARTS):
             raise DataError(f"A split has {len(PARTS)} parts ({', '.join(PARTS)}), not {len(parts)}.")
         return cls({part: list(table.ids) for part, table in zip(PARTS, parts, strict=True)}, None, source)
@@ -72,8 +72,8 @@ class Split:
             frame = pl.read_parquet(path)
         except (pl.exceptions.PolarsError, OSError) as error:
             raise DataError(f"{path}: not a readable split ({str(error).splitlines()[0]}).") from None
-        name = next((name for name in ("sample", "window") if name in frame.columns), None)
-        if name is None or not {"split", "part"} <= set(frame.columns):
+        id_column = next((name for name in ("sample", "window") if name in frame.columns), None)
+        if id_column is None or not {"split", "part"} <= set(frame.columns):
             raise DataError(
                 f"{path}: a split file has the columns split, part and sample; this one has {', '.join(frame.columns)}."
             )
@@ -81,58 +81,59 @@ class Split:
         if number is None and len(numbers) == 1:
             number = numbers[0]
         if number not in numbers:
-            which = "no split was chosen" if number is None else f"there is no split {number}"
-            raise DataError(f"{path}: {which}; there are {', '.join(map(str, numbers))}. Write {path}:{numbers[0]}.")
+            problem = "no split was chosen" if number is None else f"there is no split {number}"
+            raise DataError(f"{path}: {problem}; there are {', '.join(map(str, numbers))}. Write {path}:{numbers[0]}.")
         rows = frame.filter(pl.col("split") == number)
         unknown = sorted(set(rows["part"].cast(pl.String)) - set(PARTS))
         if unknown:
             raise DataError(f"{path}: the part '{unknown[0]}' is not known; {suggest(unknown[0], PARTS)}")
-        ids = {part: rows.filter(pl.col("part") == part)[name].cast(pl.String).to_list() for part in PARTS}
+        ids = {part: rows.filter(pl.col("part") == part)[id_column].cast(pl.String).to_list() for part in PARTS}
         return cls(ids, None, f"{path}:{number}")
 
     @classmethod
     def _from_npy(cls, path: Path, number: int | None) -> Split:
-        if number is not None and _number_of(path) != number:
-            raise DataError(f"{path}: this file is one split, and its name does not say that it is split {number}.")
+        if number is not None and _split_number(path) != number:
+            raise DataError(f"{path}: this file holds one split, and its name does not say that it is split {number}.")
         arrays = read_positions(path)
         if len(arrays) != len(PARTS):
             raise DataError(f"{path}: {len(arrays)} parts, but a split has {len(PARTS)} ({', '.join(PARTS)}).")
         return cls(None, dict(zip(PARTS, arrays, strict=True)), str(path))
 
     def apply(self, table: EventTable) -> tuple[EventTable, EventTable, EventTable]:
-        """The table's train, val and test parts; an error unless every sample is in exactly one of them."""
-        members = self._members(table)
-        place = {name: at for at, name in enumerate(table.ids)}
-        taken: dict[str, str] = {}
-        for part, ids in members.items():
-            unknown = [name for name in ids if name not in place]
+        """The train, val and test parts of a table; an error unless every sample is in exactly one of them."""
+        ids_by_part = self._ids_by_part(table)
+        position = {name: at for at, name in enumerate(table.ids)}
+        part_of_sample: dict[str, str] = {}
+        for part, ids in ids_by_part.items():
+            unknown = [name for name in ids if name not in position]
             if unknown:
                 raise DataError(
-                    f"{self.source}: {count_of(len(unknown), len(ids), 'samples')} of the part '{part}' are not in the "
-                    f"table (first: '{unknown[0]}').\nThe split is of another data set, or samples were left out of "
-                    "the table; apply the split to the whole table, and leave samples out of its parts."
+                    f"{self.source}: {format_count(len(unknown), len(ids), 'samples')} of the part '{part}' are not in "
+                    f"the table (first: '{unknown[0]}').\nThe split is of another data set, or samples were left out "
+                    "of the table; apply the split to the whole table, and leave samples out of its parts."
                 )
             for name in ids:
-                if name in taken:
+                if name in part_of_sample:
                     raise DataError(
-                        f"{self.source}: the sample '{name}' is in '{taken[name]}' and again in '{part}'.\n"
+                        f"{self.source}: the sample '{name}' is in '{part_of_sample[name]}' and again in '{part}'.\n"
                         "The parts of a split must not overlap."
                     )
-                taken[name] = part
-        left = [name for name in table.ids if name not in taken]
-        if left:
+                part_of_sample[name] = part
+        uncovered = [name for name in table.ids if name not in part_of_sample]
+        if uncovered:
             raise DataError(
-                f"{self.source}: {count_of(len(left), len(table), 'samples')} of the table are in no part "
-                f"(first: '{left[0]}').\nA split covers the whole table; this one is of another or an older table."
+                f"{self.source}: {format_count(len(uncovered), len(table), 'samples')} of the table are in no part "
+                f"(first: '{uncovered[0]}').\nA split covers the whole table; this one is of another or an older table."
             )
-        train, val, test = (table[np.array([place[name] for name in members[part]], dtype=np.int64)] for part in PARTS)
+        train, val, test = (
+            table[np.array([position[name] for name in ids_by_part[part]], dtype=np.int64)] for part in PARTS
+        )
         return train, val, test
 
-    def _members(self, table: EventTable) -> Mapping[str, Sequence[str]]:
-        """Sample ids by part."""
+    def _ids_by_part(self, table: EventTable) -> Mapping[str, Sequence[str]]:
         if self.ids is not None:
             return self.ids
-        assert self.positions is not None  # one of the two
+        assert self.positions is not None  # a split has ids or positions
         ids = table.ids
         numbers = [int(name) if name.isdecimal() else None for name in ids]
         if None in numbers or numbers != sorted(numbers):  # type: ignore[type-var]
@@ -164,89 +165,89 @@ def write_splits(path: str | os.PathLike[str], splits: Mapping[int, Split]) -> P
 
 
 def write_parts(path: str | os.PathLike[str], parts: Mapping[str, EventTable]) -> None:
-    """The one split of a run, by part, so that `raindrop evaluate` can stay away from who was trained on."""
+    """Save the split of a run, so that `raindrop evaluate` can leave out the samples it was trained on."""
     frame = pl.concat([pl.DataFrame({"part": name, "sample": table.ids}) for name, table in parts.items()])
     with atomic_file(path) as partial:
         frame.insert_column(0, pl.lit(1, dtype=pl.Int8).alias("split")).write_parquet(partial)
 
 
-def _numbered(folder: Path, number: int | None) -> Path:
-    """The `.npy` file of a folder that is split `number`."""
+def _find_numbered_file(folder: Path, number: int | None) -> Path:
+    """The `.npy` file in a folder that holds split `number`."""
     files = sorted(folder.glob("*.npy"))
-    found = [path for path in files if number is not None and _number_of(path) == number]
-    if len(found) != 1:
+    matching = [path for path in files if number is not None and _split_number(path) == number]
+    if len(matching) != 1:
         names = ", ".join(path.name for path in files) or "no .npy file at all"
-        raise DataError(f"{folder}: {len(found)} files are split {number}, not one; there are {names}.")
-    return found[0]
+        raise DataError(f"{folder}: {len(matching)} files are split {number}, not one; there are {names}.")
+    return matching[0]
 
 
-def _number_of(path: Path) -> int | None:
+def _split_number(path: Path) -> int | None:
     """1 for phy12_split1.npy, phy19_split1_new.npy and PAM_split_1.npy."""
-    found = re.search(r"split_?(\d+)(_new)?$", path.stem)
-    return int(found[1]) if found else None
+    match = re.search(r"split_?(\d+)(_new)?$", path.stem)
+    return int(match[1]) if match else None
 
 
 # ---------------------------------------------------------------- the paper's .npy files
 #
-# They are object arrays, which NumPy stores as pickles. A pickle may call anything, so none is ever loaded as such: the
-# unpickler below knows the names of which an array is made and puts plain stand-ins in their place. No class and no
-# function of any package is reached, not even NumPy's. Anything else in the file is an error.
+# They are object arrays, which NumPy stores as pickles. Loading a pickle can run any code, so these are never loaded
+# the usual way: the unpickler below accepts only the names that occur in a stored array, and replaces each by a
+# stand-in defined here. No class or function of any package is called, not even NumPy's. Anything else is an error.
 
-LARGEST = 64 << 20  # bytes; the published files have fewer than one million
+MAX_BYTES = 64 << 20  # the published files have less than one million
 
 
 def read_positions(path: str | os.PathLike[str]) -> list[NDArray[np.int64]]:
-    """The arrays of positions in a `.npy` file that holds a list of them."""
+    """The arrays of sample positions in a `.npy` file, one per part."""
     path = Path(path)
     try:
-        if path.stat().st_size > LARGEST:
+        if path.stat().st_size > MAX_BYTES:
             raise DataError(f"{path}: larger than any split ({path.stat().st_size:,} bytes).")
         with open(path, "rb") as file:
-            arrays = _arrays(file.read())
-        return [_positions(array) for array in arrays]
+            arrays = _parse_arrays(file.read())
+        return [_to_positions(array) for array in arrays]
     except DataError:
         raise
-    except Exception as error:  # a damaged pickle may raise whatever it likes
+    except Exception as error:  # a damaged pickle can raise anything
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(
             f"{path}: not a split ({reason}).\nA split is a .npy file with one array of sample positions per part."
         ) from None
 
 
-def _arrays(content: bytes) -> list[Any]:
+def _parse_arrays(content: bytes) -> list[Any]:
     file = io.BytesIO(content)
     version = np.lib.format.read_magic(file)
     if version not in ((1, 0), (2, 0)):
         raise ValueError(f"version {version} of the format is not known")
     read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    _, _, kind = read_header(file)
-    if not kind.hasobject:
+    _, _, dtype = read_header(file)
+    if not dtype.hasobject:
         file.seek(0)
         return list(np.lib.format.read_array(file, allow_pickle=False))
-    parts = _OnlyArrays(file, encoding="latin1").load()
-    return list(parts.content()) if isinstance(parts, _Array) else list(parts)
+    parts = _ArrayUnpickler(file, encoding="latin1").load()
+    return list(parts.content()) if isinstance(parts, _ArrayStandIn) else list(parts)
 
 
-def _positions(array: Any) -> NDArray[np.int64]:
-    content = array.content() if isinstance(array, _Array) else array
+def _to_positions(array: Any) -> NDArray[np.int64]:
+    content = array.content() if isinstance(array, _ArrayStandIn) else array
     numbers = np.asarray(content)
     if numbers.ndim != 1 or (len(numbers) and numbers.dtype.kind not in "iu"):
         raise ValueError("a part is not a list of whole numbers")
     return numbers.astype(np.int64)
 
 
-class _Kind:
-    """Stands in for numpy.dtype: the letters of a type, nothing that acts."""
+class _DtypeStandIn:
+    """Takes the place of numpy.dtype: stores the type code and the byte order."""
 
-    def __init__(self, letters: str, *_: Any):
-        self.letters, self.order = str(letters), "<"
+    def __init__(self, code: str, *_: Any):
+        self.code, self.byte_order = str(code), "<"
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self.order = ">" if state[1] == ">" else "<"
+        self.byte_order = ">" if state[1] == ">" else "<"
 
 
-class _Array:
-    """Stands in for numpy.ndarray: keeps what is stored and turns it into numbers when asked."""
+class _ArrayStandIn:
+    """Takes the place of numpy.ndarray: stores the state and converts it in `content`."""
 
     def __init__(self) -> None:
         self.state: tuple[Any, ...] = ()
@@ -255,24 +256,24 @@ class _Array:
         self.state = state
 
     def content(self) -> Any:
-        _, shape, kind, _, raw = self.state
-        if kind.letters.startswith("O"):
+        _, shape, dtype, _, raw = self.state
+        if dtype.code.startswith("O"):
             if not isinstance(raw, list) or len(shape) != 1:
                 raise ValueError("objects that are not a plain list")
             return raw
-        if kind.letters[0] not in "iu" or len(shape) != 1:
+        if dtype.code[0] not in "iu" or len(shape) != 1:
             raise ValueError("an array that is not a list of whole numbers")
         raw = raw.encode("latin1") if isinstance(raw, str) else raw
-        numbers = np.frombuffer(raw, dtype=np.dtype(kind.letters).newbyteorder(kind.order))
+        numbers = np.frombuffer(raw, dtype=np.dtype(dtype.code).newbyteorder(dtype.byte_order))
         if numbers.shape != tuple(shape):
-            raise ValueError("an array that is shorter or longer than it says")
+            raise ValueError("an array that is shorter or longer than its shape")
         return numbers
 
 
-def _reconstruct(kind: Any, *_: Any) -> _Array:
-    if kind is not _Array:
+def _reconstruct(array_type: Any, *_: Any) -> _ArrayStandIn:
+    if array_type is not _ArrayStandIn:
         raise UnpicklingError("something other than an array")
-    return _Array()
+    return _ArrayStandIn()
 
 
 def _encode(text: str, encoding: str = "latin1") -> bytes:
@@ -281,22 +282,22 @@ def _encode(text: str, encoding: str = "latin1") -> bytes:
     return text.encode("latin1")
 
 
-KNOWN: dict[tuple[str, str], Any] = {
-    ("numpy", "ndarray"): _Array,
-    ("numpy", "dtype"): _Kind,
+STAND_INS: dict[tuple[str, str], Any] = {
+    ("numpy", "ndarray"): _ArrayStandIn,
+    ("numpy", "dtype"): _DtypeStandIn,
     ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
     ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
     ("_codecs", "encode"): _encode,  # how protocol 2 stores bytes
 }
 
 
-class _OnlyArrays(Unpickler):
-    """Admits the names of which an array is made, as stand-ins, and nothing else."""
+class _ArrayUnpickler(Unpickler):
+    """Resolves the names in STAND_INS and refuses all others."""
 
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in KNOWN:
-            raise UnpicklingError(f"it holds '{module}.{name}', which is no array")
-        return KNOWN[module, name]
+        if (module, name) not in STAND_INS:
+            raise UnpicklingError(f"it holds '{module}.{name}', which is not part of an array")
+        return STAND_INS[module, name]
 
     def persistent_load(self, pid: Any) -> Any:
         raise UnpicklingError("it refers to something outside the file")

@@ -1,8 +1,9 @@
-"""A table as a folder: finding and reading its files, and telling whether they are still as they were written."""
+"""A table as a folder: which files it has, how they are read, and whether they changed since they were written."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,22 +17,23 @@ from raindrop.errors import DataError
 from raindrop.files import file_checksum
 from raindrop.table.time_columns import TimeUnit
 
-FORMAT = 1
-ARRAYS = {"offsets": np.int64, "time": np.float64, "sensor": np.int32, "value": np.float32}
+FORMAT = 2
+READABLE_FORMATS = (1, 2)  # format 1 (raindrop 0.1) has float32 arrays: its table is rebuilt from the Parquet files
+ARRAYS = {"offsets": np.int64, "time": np.float64, "sensor": np.int32, "value": np.float64}
 PARQUET = ("events.parquet", "samples.parquet")
 FILES = (*PARQUET, *(f"readings/{name}.npy" for name in ARRAYS))
-CHECKED = 64 * 2**20  # bytes; larger files are told apart by size and age alone, so that opening stays quick
+MAX_CHECKSUM_BYTES = 64 * 2**20  # larger files are compared by size and age only, so that opening stays fast
 
 
 @dataclass(frozen=True)
 class Roles:
-    """Which columns of the samples table mean what."""
+    """Which columns of the samples table are the label, the statics, the group and the cutoff."""
 
     label: str | None = None
     statics: tuple[str, ...] = ()
     group: str | None = None
     cutoff: str | None = None
-    """On the clock of the readings: a number of the table's time unit since the sample's reference."""
+    """Holds numbers on the clock of the readings: the table's time unit since the sample's reference."""
 
     def __post_init__(self) -> None:
         if self.label is not None and self.label in self.statics:
@@ -39,81 +41,103 @@ class Roles:
 
     @property
     def columns(self) -> dict[str, str]:
-        """Role -> column, of the roles that are taken."""
+        """Role -> column, for the roles that have one."""
         named = {"label": self.label, "group": self.group, "cutoff": self.cutoff}
         return {role: name for role, name in named.items() if name} | {f"statics[{s}]": s for s in self.statics}
 
 
 @dataclass(frozen=True, kw_only=True)
-class About:
-    """What `table.json` says of the folder it lies in."""
+class TableInfo:
+    """The content of `table.json`."""
 
-    format: int
+    format: int = FORMAT
     time_unit: TimeUnit
     sensors: tuple[str, ...]
     roles: Roles
     dropped: dict[str, int]
     fingerprint: str
     written: dict[str, tuple[int, str]]
-    """Size and checksum of each file."""
+    """Size and checksum of each file when it was written."""
+
+    def options_to_rebuild(self) -> dict[str, Any]:
+        """Options of `EventTable.from_frames` for the Parquet files: their times already count from the reference."""
+        named = {role: getattr(self.roles, role) or "" for role in ("label", "group", "cutoff")}
+        return named | {
+            "reference": "",
+            "statics": self.roles.statics,
+            "time_unit": self.time_unit,
+            "before_reference": "keep",
+        }
 
 
-def read_about(folder: Path) -> About | None:
-    """`table.json` of a folder, None where there is none."""
+def read_info(folder: Path) -> TableInfo | None:
+    """The `table.json` of a folder, or None if it has none."""
     path = folder / "table.json"
     if not path.exists():
         return None
     advice = "Delete it to read the table's Parquet files alone, with reference='' since their times count from it"
     try:
         content = msgspec.json.decode(path.read_bytes())
-        if isinstance(content, dict) and content.get("format") != FORMAT:
+        if isinstance(content, dict) and content.get("format") not in READABLE_FORMATS:
             raise DataError(
-                f"{path}: written in another format than the {FORMAT} that this version reads. "
+                f"{path}: written in format {content.get('format')!r}, which this version cannot read. "
                 f"{advice}, or use the version that wrote it."
             )
-        about = msgspec.convert(content, About)
+        info = msgspec.convert(content, TableInfo)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read ({error}). {advice}.") from None
-    if set(about.written) != set(FILES):
+    if set(info.written) != set(FILES):
         raise DataError(f"{path}: does not list the files {', '.join(FILES)}. {advice}.")
-    return about
+    return info
 
 
-def stamp(folder: Path) -> dict[str, tuple[int, str]]:
-    """Size and checksum of each file of a folder."""
+def write_files(
+    folder: Path, events: pl.DataFrame, samples: pl.DataFrame, arrays: Mapping[str, NDArray[Any]]
+) -> dict[str, tuple[int, str]]:
+    """Write the Parquet files and then the arrays; returns size and checksum of each file."""
+    events.write_parquet(folder / "events.parquet", compression="zstd")
+    samples.write_parquet(folder / "samples.parquet", compression="zstd")
+    (folder / "readings").mkdir()
+    for name, array in arrays.items():
+        np.save(folder / "readings" / f"{name}.npy", array)
     return {name: ((folder / name).stat().st_size, file_checksum(folder / name)) for name in FILES}
 
 
-def arrays_are_current(folder: Path, about: About) -> bool:
-    """Whether `readings/` is there and still says what the Parquet files say."""
-    if not (folder / "readings").is_dir() or not all((folder / name).exists() for name in PARQUET):
+def arrays_are_usable(folder: Path, info: TableInfo) -> bool:
+    """Whether `readings/` exists, in the current format, and the Parquet files are as `write` left them."""
+    if info.format != FORMAT or not (folder / "readings").is_dir():
         return False
-    return all(_unchanged(folder, name, about) for name in PARQUET)
+    return all((folder / name).exists() and _is_unchanged(folder, name, info) for name in PARQUET)
 
 
-def _unchanged(folder: Path, name: str, about: About) -> bool:
-    path, (size, checksum) = folder / name, about.written[name]
+def parquet_is_unchanged(folder: Path, info: TableInfo) -> bool:
+    """Whether both Parquet files are as `write` left them, by their checksums however large they are."""
+    return all((folder / name).exists() and file_checksum(folder / name) == info.written[name][1] for name in PARQUET)
+
+
+def _is_unchanged(folder: Path, name: str, info: TableInfo) -> bool:
+    path, (size, checksum) = folder / name, info.written[name]
     if path.stat().st_size != size:
         return False
-    if size > CHECKED:  # the arrays are written last, so that a later edit is younger than they
+    if size > MAX_CHECKSUM_BYTES:  # the arrays are written last: an edited Parquet file is younger than they are
         arrays = folder / "readings" / "offsets.npy"
         return name not in PARQUET or (arrays.exists() and path.stat().st_mtime_ns < arrays.stat().st_mtime_ns)
     return file_checksum(path) == checksum
 
 
-def open_arrays(folder: Path, about: About, num_samples: int) -> dict[str, NDArray[Any]]:
-    """The arrays of `readings/`, memory-mapped but for small ones."""
+def open_arrays(folder: Path, info: TableInfo, num_samples: int) -> dict[str, NDArray[Any]]:
+    """The arrays of `readings/`, memory-mapped unless they are tiny."""
     arrays: dict[str, NDArray[Any]] = {}
-    for name, kind in ARRAYS.items():
+    for name, dtype in ARRAYS.items():
         path = folder / "readings" / f"{name}.npy"
         try:
-            fits = _unchanged(folder, f"readings/{name}.npy", about)
-            if fits:
+            valid = _is_unchanged(folder, f"readings/{name}.npy", info)
+            if valid:
                 arrays[name] = np.load(path, mmap_mode="r" if path.stat().st_size > 1024 else None)
-                fits = arrays[name].dtype == kind and arrays[name].ndim == 1
+                valid = arrays[name].dtype == dtype and arrays[name].ndim == 1
         except Exception:  # a damaged header makes numpy raise almost anything
-            fits = False
-        if not fits:
+            valid = False
+        if not valid:
             raise DataError(
                 f"{path}: damaged or missing. Delete the folder 'readings' to read the Parquet files instead."
             )
@@ -127,22 +151,22 @@ def open_arrays(folder: Path, about: About, num_samples: int) -> dict[str, NDArr
     return arrays
 
 
-def find(folder: Path, name: str) -> Path:
-    """`name`.parquet or `name`.csv of a folder, whichever exists."""
+def find_file(folder: Path, name: str) -> Path:
+    """The path of `name`.parquet or `name`.csv in a folder, whichever exists; `name`.parquet if neither does."""
     parquet, csv = folder / f"{name}.parquet", folder / f"{name}.csv"
     if parquet.exists() and csv.exists():
         raise DataError(f"{folder}: both {parquet.name} and {csv.name} exist; remove one of them.")
     return csv if csv.exists() else parquet
 
 
-def read_frame(path: Path, *, text: bool = False, ids: str = "sample") -> pl.DataFrame:
-    """A Parquet or CSV file; of a CSV, ids stay text (007 is not 7), and with `text` everything else does too."""
+def read_frame(path: Path, *, all_text: bool = False, id_column: str = "sample") -> pl.DataFrame:
+    """A Parquet or CSV file. In a CSV the ids are read as text (007 is not 7), with `all_text` every column is."""
     kind = "CSV" if path.suffix == ".csv" else "Parquet"
     try:
         if kind == "Parquet":
             return pl.read_parquet(path, glob=False)
         frame = pl.read_csv(
-            path, glob=False, infer_schema_length=0 if text else None, schema_overrides={ids: pl.String}
+            path, glob=False, infer_schema_length=0 if all_text else None, schema_overrides={id_column: pl.String}
         )
     except BaseException as error:
         if not isinstance(error, (pl.exceptions.PolarsError, OSError)) and type(error).__name__ != "PanicException":
@@ -151,13 +175,13 @@ def read_frame(path: Path, *, text: bool = False, ids: str = "sample") -> pl.Dat
             f"{path}: not a readable {kind} file; it is empty, damaged, truncated or of another kind "
             f"({str(error).splitlines()[0]}).\nExport or copy it again."
         ) from None
-    if frame.width == 1 and any(mark in frame.columns[0] for mark in ";\t|"):
+    if frame.width == 1 and any(separator in frame.columns[0] for separator in ";\t|"):
         raise DataError(f"{path}: the columns are not separated by commas. Export it with ',' as separator.")
     return frame
 
 
-def folder_of_table(folder: str | os.PathLike[str]) -> Path:
-    """The folder, which must exist."""
+def require_folder(folder: str | os.PathLike[str]) -> Path:
+    """The folder as a path; an error unless it exists."""
     path = Path(folder)
     if path.is_dir():
         return path

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from raindrop.errors import ConfigError, DataError
-from raindrop.table.build import require_columns
 from raindrop.table.event_table import EventTable
+from raindrop.table.frames import require_columns
 from raindrop.tasks.bootstrap import Interval, interval, resampled_counts
 from raindrop.tasks.metrics import Array, Floats, Metric, require_metric
 

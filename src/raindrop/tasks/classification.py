@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from raindrop.errors import ConfigError, DataError, count_of, suggest
+from raindrop.errors import ConfigError, DataError, format_count, suggest
 from raindrop.table.event_table import EventTable
 from raindrop.tasks.base import BoostingProblem, Column, Task
 from raindrop.tasks.metrics import CLASSIFICATION, METRICS, Array, Metric, log_loss
@@ -166,7 +166,7 @@ def encode_labels(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int
     if wrong.any():
         known = ", ".join(f"'{name}'" for name in classes[:20])
         raise DataError(
-            f"{count_of(int(wrong.sum()), len(labels), 'samples')} have a label that was not there in training "
+            f"{format_count(int(wrong.sum()), len(labels), 'samples')} have a label that was not there in training "
             f"(first: '{labels[wrong][0]}').\nThe model knows the classes {known}."
         )
     return np.asarray(code, dtype=np.int64)

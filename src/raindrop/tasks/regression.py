@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from raindrop.errors import ConfigError, DataError, count_of, suggest
+from raindrop.errors import ConfigError, DataError, format_count, suggest
 from raindrop.table.event_table import EventTable
 from raindrop.tasks.base import BoostingProblem, Column, Task, label_columns
 from raindrop.tasks.metrics import LEVELS, METRICS, REGRESSION, Array, Metric
@@ -194,7 +194,7 @@ def quantities(table: EventTable, labels: Sequence[str]) -> NDArray[np.float64]:
         infinite = np.isinf(number)
         if infinite.any():
             raise DataError(
-                f"samples: quantity '{name}' is infinite in {count_of(int(infinite.sum()), len(number), 'rows')} "
+                f"samples: quantity '{name}' is infinite in {format_count(int(infinite.sum()), len(number), 'rows')} "
                 f"(first: row {int(infinite.argmax()) + 1:,}); leave them empty or fix the export."
             )
         columns.append(number)

@@ -20,7 +20,7 @@ from raindrop.models.base import DataSpec
 from raindrop.models.boosting import TreesConfig
 from raindrop.models.registry import MODELS
 from raindrop.models.trees import Trees
-from raindrop.table.labels import codes_of
+from raindrop.table.sample_columns import group_or_own_codes
 from raindrop.training.progress import bar
 from raindrop.training.scoring import scores_of
 
@@ -43,7 +43,7 @@ def soft_targets(
     task, truth = spec.task, cast(NDArray[Any], training.truth)
     if task.soft_targets(torch.zeros(len(truth), task.num_outputs), truth, weight) is None:
         return None
-    groups = group_codes(training)
+    groups = groups_of(training)
     strata = task.strata(truth)
     if np.unique(strata, return_counts=True)[1].min() < 2 * FOLDS:
         return None  # too few of a class to learn it from part of them
@@ -70,7 +70,7 @@ def folds(strata: NDArray[np.int64], groups: NDArray[np.int64] | None, seed: int
     return list(splitter.split(np.zeros(len(strata)), strata, groups))
 
 
-def group_codes(training: Collator) -> NDArray[np.int64] | None:
+def groups_of(training: Collator) -> NDArray[np.int64] | None:
     """(samples,) a number for the group of each sample; None where the table has no groups."""
     name = training.table.roles.group
-    return None if name is None else codes_of(training.table.samples[name])
+    return None if name is None else group_or_own_codes(training.table.samples[name])

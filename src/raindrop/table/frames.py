@@ -1,0 +1,73 @@
+"""Frames given by the user: any kind becomes a polars frame, with the required columns and with ids as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+import polars as pl
+
+from raindrop.errors import DataError, MissingExtraError, suggest
+
+
+def to_polars(frame: Any, source: str) -> pl.DataFrame:
+    """A polars frame from polars, pandas, Arrow, or a mapping of columns; `source` names it in messages."""
+    try:
+        if isinstance(frame, pl.LazyFrame):
+            return frame.collect()
+        if isinstance(frame, pl.DataFrame):
+            return frame
+        if frame is None or isinstance(frame, (str, bytes, PathLike)):
+            raise TypeError(f"it is {frame!r}; a folder is read with EventTable.read")
+        return _from_mapping(frame) if isinstance(frame, Mapping) else pl.DataFrame(frame)
+    except ImportError as error:
+        raise MissingExtraError(error.name or "pyarrow", "pandas", f"Reading {source} of this kind") from None
+    except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError, NotImplementedError, OSError) as error:
+        raise DataError(
+            f"{source}: cannot be read as a table ({(str(error) or type(error).__name__).splitlines()[0]}).\n"
+            "Give a polars or pandas frame, an Arrow table or a mapping of equally long columns, each of one type."
+        ) from None
+
+
+def _from_mapping(columns: Mapping[str, Any]) -> pl.DataFrame:
+    """A frame from lists or arrays. Lists may mix integers, floats and text; text in numbers is reported later."""
+    frame = pl.DataFrame(columns, strict=False)
+    for name, column in columns.items():
+        if isinstance(column, (list, tuple)) and frame[name].null_count() > sum(entry is None for entry in column):
+            raise TypeError(f"column '{name}' mixes types, or holds numbers that are too large")
+    return frame
+
+
+def require_columns(frame: pl.DataFrame, columns: Mapping[str, str], source: str) -> None:
+    """Raise unless every column of `columns` (role -> name) exists; the message suggests the closest name."""
+    for role, name in columns.items():
+        if name not in frame.columns:
+            option = f"{role}='NAME'" if role.isidentifier() else "statics=['NAME', ...]"
+            raise DataError(
+                f"{source}: there is no column '{name}' (needed as {role}); {suggest(str(name), frame.columns)}\n"
+                f"Rename the column, or say which one it is with {option}."
+            )
+
+
+def to_name_tuple(names: Sequence[str], option: str) -> tuple[str, ...]:
+    """A list of names as a tuple; a single string is an error, because it would be read as a list of letters."""
+    if isinstance(names, str):
+        raise DataError(f"{option}='{names}' is one name; give a list: {option}=['{names}'].")
+    return tuple(str(name) for name in names)
+
+
+def ids_as_text(column: pl.Series, role: str, source: str) -> pl.Series:
+    """Sample ids or sensor names as text: 17.0 and 17 are the same name, NaN and '' become null."""
+    if column.dtype.is_nested() or column.dtype in (pl.Binary, pl.Object, pl.Duration):
+        raise DataError(
+            f"{source}: column '{column.name}' is of type {column.dtype}, which cannot name a {role}.\n"
+            f"Turn it into text or whole numbers, or say which column it is with {role}='NAME'."
+        )
+    if column.dtype.is_float():
+        column = column.fill_nan(None)
+        whole = column.cast(pl.Int64, strict=False)
+        is_whole = whole.cast(pl.Float64) == column.cast(pl.Float64)
+        return whole.cast(pl.String).zip_with(is_whole.fill_null(False), column.cast(pl.String))
+    text = column.cast(pl.String)
+    return text.set(text == "", None)
