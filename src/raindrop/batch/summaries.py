@@ -48,13 +48,13 @@ def summaries_of(batch: Batch, dtype: torch.dtype = torch.float64) -> Tensor:
     held, value = batch.senders, batch.value.to(dtype)
     count = held.counts.to(dtype)
     mean = held.sum(value) / count.clamp_min(1)
-    variance = held.sum((value - held.spread(mean)).square()) / count.clamp_min(1)
+    variance = held.sum((value - held.broadcast(mean)).square()) / count.clamp_min(1)
     spread = variance.masked_fill(variance == 0, 1.0).sqrt() * (variance > 0)  # a gradient at 0 too
     start = held.offsets
     end = (start + held.counts - 1).clamp_min(0)
     ordered, when = _in_order(batch, dtype)
-    low = value.new_full((held.num,), torch.inf).scatter_reduce(0, held.index, value, "amin")
-    high = value.new_full((held.num,), -torch.inf).scatter_reduce(0, held.index, value, "amax")
+    low = value.new_full((held.num_segments,), torch.inf).scatter_reduce(0, held.index, value, "amin")
+    high = value.new_full((held.num_segments,), -torch.inf).scatter_reduce(0, held.index, value, "amax")
     first, last = ordered[start], ordered[end]
     known = torch.stack([mean, low, high, spread, first, last, last - first, when[end]], dim=1)
     known = known.masked_fill((count == 0)[:, None], torch.nan)
@@ -84,11 +84,11 @@ def details_of(batch: Batch, recent: float) -> tuple[Tensor, Tensor]:
     one_before, two_before = (torch.maximum(last - back, start).clamp_max(len(value)) for back in (1, 2))
 
     mean, mean_time = held.sum(value) / number, held.sum(time) / number
-    apart = time - held.spread(mean_time)
+    apart = time - held.broadcast(mean_time)
     spread = held.sum(apart.square())
-    together = held.sum(apart * (value - held.spread(mean)))
+    together = held.sum(apart * (value - held.broadcast(mean)))
     slope = torch.where(spread > 1e-9 * recent**2, together / spread.clamp_min(1e-300), 0.0)
-    weight = torch.exp((time - held.spread(when[last])) / recent)
+    weight = torch.exp((time - held.broadcast(when[last])) / recent)
     decayed = held.sum(weight * value) / held.sum(weight).clamp_min(1e-300)
     change = torch.zeros_like(value)
     change[held.rows[1:]] = ordered[1:-1].sub(ordered[:-2]).abs()

@@ -81,15 +81,15 @@ def information(model: Raindrop, batch: Batch) -> Tensor:
     _, spoken = last.speak(batch, h, p, state.edges if model.config.edge_weights else None)
     assert spoken is not None
     heard = Delivery(batch.slots.sum(spoken.sent), batch.slots.sum(spoken.weight))
-    rest = batch.slots.spread(heard.weight) - spoken.weight
-    rest = rest * (rest > 1e-6 * batch.slots.spread(heard.weight))  # what rounding leaves of nothing is nothing
-    missed = Delivery((batch.slots.spread(heard.sent) - spoken.sent) * (rest > 0)[:, :, None], rest)
+    rest = batch.slots.broadcast(heard.weight) - spoken.weight
+    rest = rest * (rest > 1e-6 * batch.slots.broadcast(heard.weight))  # what rounding leaves of nothing is nothing
+    missed = Delivery((batch.slots.broadcast(heard.sent) - spoken.sent) * (rest > 0)[:, :, None], rest)
     told = last.guess(last.message(heard), last.decode, last.decode_bias)  # (s, v)
     without = last.guess(last.message(missed), last.decode, last.decode_bias)  # (n, v): had reading n sent nothing
     truth = torch.zeros_like(told).flatten().index_copy(0, batch.cell, batch.value).view_as(told)
-    both = batch.slots.spread(batch.observed.to(h.dtype))
+    both = batch.slots.broadcast(batch.observed.to(h.dtype))
     both = both.scatter(1, batch.sensor[:, None], 0.0)  # (n, v) v was read with n, and is not n's own sensor
-    wanted = batch.slots.spread(truth)
-    gain = ((without - wanted).square() - (batch.slots.spread(told) - wanted).square()) * both
+    wanted = batch.slots.broadcast(truth)
+    gain = ((without - wanted).square() - (batch.slots.broadcast(told) - wanted).square()) * both
     mean = batch.senders.sum(gain) / batch.senders.sum(both).clamp_min(1)
     return mean.view(batch.num_samples, batch.num_sensors, batch.num_sensors)

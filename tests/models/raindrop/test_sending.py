@@ -11,10 +11,10 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 import raindrop.models.raindrop.sending as module
-from raindrop.batch.ragged import BLOCK, Blocks, Segments
+from raindrop.batch.ragged import BLOCK_SIZE, Blocks, Segments
 from raindrop.models.raindrop.sending import LIMIT, NEVER, send_to_all
 
-TIMES, M, D, RANK = [5, 0, BLOCK + 3, 1], 4, 3, 2  # timestamps per sample: one has none, one more than a block
+TIMES, M, D, RANK = [5, 0, BLOCK_SIZE + 3, 1], 4, 3, 2  # timestamps per sample: one has none, one more than a block
 
 
 @dataclass
@@ -36,7 +36,7 @@ def given() -> Given:
     s, edges = len(sample), torch.rand(len(TIMES), M, M).double()
     shapes = ((s, M, D), (D, M), (s, M), (s, M, RANK))
     tensors = (*(torch.randn(shape).double() for shape in shapes), edges * (edges > 0.3))
-    blocks = Blocks.of(Segments.of(sample, len(TIMES), ordered=True))
+    blocks = Blocks.from_segments(Segments.from_index(sample, len(TIMES), is_sorted=True))
     return Given(blocks, sample, torch.rand(s, M) < 0.7, torch.rand(s, M) < 0.4, tensors)
 
 
@@ -73,7 +73,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("graph", [True, False], ids=["graph", "no graph"])
-@pytest.mark.parametrize("portion", [1, 3 * BLOCK * M * M, 1 << 19])
+@pytest.mark.parametrize("portion", [1, 3 * BLOCK_SIZE * M * M, 1 << 19])
 def test_sums_and_gradients_are_those_over_whole_arrays(given, settings, monkeypatch, change, graph, portion):
     monkeypatch.setattr(module, "PORTION", portion)
     settings = settings | CHANGES[change]

@@ -83,7 +83,7 @@ class DGM2(ReferenceModel):
         self.head = config.head(config.hidden + config.clusters, spec, config.dropout)
 
     def forward(self, batch: Batch) -> Output:
-        time = batch.slots.spread(self.clock(batch.time))  # (n,)
+        time = batch.slots.broadcast(self.clock(batch.time))  # (n,)
         smoothed = self.smooth(batch, time, self.points.expand(batch.num_samples, -1))
         seen = -torch.expm1(-smoothed.log_intensity.exp())  # (b, k, v)
         others = self.mix(smoothed.value, smoothed.log_intensity)
@@ -166,9 +166,9 @@ class DynamicMixture(nn.Module):
         """Mean over readings of sum_z psi_k(z) log N(value; mu_zv, sigma), k next to `share` (n,) of the window."""
         last = path.q.shape[1] - 1
         k = (share * last).round().clamp(0, last).long()
-        points = Segments.of(batch.sample * (last + 1) + k, path.q.shape[0] * (last + 1))
-        psi = points.spread(self.weights(path, h).flatten(0, 1))  # (n, z)
+        points = Segments.from_index(batch.sample * (last + 1) + k, path.q.shape[0] * (last + 1))
+        psi = points.broadcast(self.weights(path, h).flatten(0, 1))  # (n, z)
         value = batch.value.clamp(-self.outlier, self.outlier)[:, None]
-        squared = ((value - batch.sensors.spread(self.mu)) / self.sigma).square()
+        squared = ((value - batch.sensors.broadcast(self.mu)) / self.sigma).square()
         log_likelihood = -0.5 * (psi * squared).sum(-1) - math.log(self.sigma * math.sqrt(2 * math.pi))
         return log_likelihood.sum() / max(1, len(value))

@@ -67,7 +67,7 @@ class KernelSmoother(nn.Module):
         series, value, sample = batch.senders, batch.value, batch.sample
         if kept is not None:
             time, value, sample = time[kept], value[kept], sample[kept]
-            series = Segments.of(series.index[kept], series.num)
+            series = Segments.from_index(series.index[kept], series.num_segments)
         alpha = F.softplus(self.raw_alpha).repeat(b)[:, None]  # (bv, 1)
         with torch.no_grad():
             distance = (time[:, None] - points[sample]).square()  # (n, k)
@@ -77,7 +77,7 @@ class KernelSmoother(nn.Module):
             start = points.square()[:, None].expand(b, M, k).flatten(0, 1)
             nearest = torch.where(absent > 0, start, nearest)
             distance -= nearest[series.index]
-        log_weight = -series.spread(alpha) * distance
+        log_weight = -series.broadcast(alpha) * distance
         weight = log_weight.clamp_min(SMALLEST).exp()
         total = series.sum(weight) + absent  # (bv, k), at least 1
         smooth = [series.sum(weight * value[:, None]) / total, total.log() - alpha * nearest]

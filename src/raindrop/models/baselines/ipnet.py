@@ -65,7 +65,7 @@ class IPNet(ReferenceModel):
         self.head = config.head(config.hidden, spec)
 
     def forward(self, batch: Batch) -> Output:
-        time = batch.slots.spread(self.clock(batch.time))  # (n,)
+        time = batch.slots.broadcast(self.clock(batch.time))  # (n,)
         series = self.interpolate(batch, time)  # (b, k, 3v)
         embedding = self.gru(self.dropout(series))[1][0]  # (b, hidden)
         penalty = embedding.new_zeros(())
@@ -92,5 +92,5 @@ class IPNet(ReferenceModel):
         limit = self.config.outlier
         error = (guess - batch.value[held].clamp(-limit, limit)).square()
         _, series = torch.unique(batch.senders.index[held], return_inverse=True)
-        by_series = Segments.of(series, int(series.max()) + 1)
+        by_series = Segments.from_index(series, int(series.max()) + 1)
         return (by_series.sum(error) / by_series.counts).mean()

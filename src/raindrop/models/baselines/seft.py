@@ -98,14 +98,14 @@ class SeFT(Model):
         )
 
     def forward(self, batch: Batch) -> Output:
-        p = batch.slots.spread(self.encode_time(self.clock(batch.time)))  # (n, p)
+        p = batch.slots.broadcast(self.encode_time(self.clock(batch.time)))  # (n, p)
         sensor = F.one_hot(batch.sensor, batch.num_sensors).to(p.dtype)
         s = torch.cat([p, batch.value[:, None], sensor], dim=-1)
         owner = batch.sample
         if self.encode_statics is not None:
             s = torch.cat([self.encode_statics(batch.statics), s])  # (e, width)
             owner = torch.cat([torch.arange(batch.num_samples, device=owner.device), owner])
-        sets = Segments.of(owner, batch.num_samples)
+        sets = Segments.from_index(owner, batch.num_samples)
         a = self.attention(batch, s, sets)  # Eq. 3-4: (e, i)
         embedding = sets.sum((a[:, :, None] * self.h(s)[:, None]).flatten(1))  # Eq. 1: (b, i latent)
         return Output(self.g(embedding), embedding, embedding.new_zeros(()))
@@ -152,4 +152,4 @@ def cumulative_mean(batch: Batch, x: Tensor) -> Tensor:
     if len(statics):
         total, count = total + statics.double()[batch.slot_sample], count + 1
     mean = (total / count[:, None]).to(x.dtype)
-    return torch.cat([statics, batch.slots.spread(mean)])
+    return torch.cat([statics, batch.slots.broadcast(mean)])

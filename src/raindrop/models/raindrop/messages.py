@@ -105,7 +105,7 @@ class MessagePassing(nn.Module):
 
     def speak(self, batch: Batch, h: Tensor, p: Tensor, edges: Tensor | None) -> tuple[Tensor, Delivery | None]:
         """What every reading sends to every sensor, before any sum: alpha (n, k, v), and its part of the delivery."""
-        alpha, score = self.attention(h, batch.slots.spread(p), batch.num_sensors)
+        alpha, score = self.attention(h, batch.slots.broadcast(p), batch.num_sensors)
         if not self.delivers:
             return alpha, None
         weight = score.exp()
@@ -116,9 +116,9 @@ class MessagePassing(nn.Module):
         carried = weight
         if edges is not None:
             e = edges.flatten(0, 1)  # (b u, v)
-            exists = batch.senders.spread(e.detach().sign())[:, None]  # (n, 1, v)
-            weight, carried = weight * exists, weight * batch.senders.spread(e)[:, None]
-        sends = (h[:, None] * batch.sensors.spread(self.w_send)).sum(-1)  # (n, kj): h_u . w_u
+            exists = batch.senders.broadcast(e.detach().sign())[:, None]  # (n, 1, v)
+            weight, carried = weight * exists, weight * batch.senders.broadcast(e)[:, None]
+        sends = (h[:, None] * batch.sensors.broadcast(self.w_send)).sum(-1)  # (n, kj): h_u . w_u
         sends = sends.view(len(h), self.config.heads, self.config.rank)
         return alpha, Delivery(carried[:, :, None] * sends[..., None], weight)
 
@@ -173,7 +173,9 @@ class MessagePassing(nn.Module):
                 own = torch.sigmoid(torch.logit(h, eps=1e-6) + told)
             if self.config.reconstruction:
                 heard = arrived.flatten().index_select(0, batch.cell)
-                guess = self.guess(told, batch.sensors.spread(self.decode), batch.sensors.spread(self.decode_bias))
+                guess = self.guess(
+                    told, batch.sensors.broadcast(self.decode), batch.sensors.broadcast(self.decode_bias)
+                )
                 error = (guess - batch.value.clamp(-5, 5)).square() * heard
                 loss = loss + self.config.reconstruction * error.sum() / heard.sum().clamp_min(1)
         return State(loss, state.edges, place_readings(batch, received, own), reached)

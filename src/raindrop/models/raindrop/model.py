@@ -64,7 +64,7 @@ class Raindrop(Model):
             batch = batch.thinned(self.config.max_times)
         elif self.config.long_series == "cut":
             batch, pieces = batch.cut(self.config.max_times)
-            keep = None if keep is None else pieces.spread(keep)
+            keep = None if keep is None else pieces.broadcast(keep)
 
         p = self.encode_time(batch.time)[:, : self.time_dim]  # (s, p)
         h = self.embed(batch)  # (n, d)
@@ -112,7 +112,7 @@ class ObservationEmbedding(nn.Module):
 
     @staticmethod
     def of_sensor(batch: Batch, rows: Tensor) -> Tensor:
-        return rows if len(rows) == 1 else batch.sensors.spread(rows)
+        return rows if len(rows) == 1 else batch.sensors.broadcast(rows)
 
 
 class InitialGraph(nn.Module):

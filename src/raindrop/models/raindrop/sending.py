@@ -51,19 +51,19 @@ def send_to_all(
     has (s, u) who sends; deaf (s, u) who does not hear itself. The softmax over senders is of alpha, or `of_logits`.
     -> the sum of alpha over each sample's times (b, u, v), sent (s, j, v) and weight (s, v) as in `Delivery`.
     """
-    shift = blocks.fill(shift.masked_fill(~has, NEVER), NEVER)  # nobody sends in the padding of a block
+    shift = blocks.pad(shift.masked_fill(~has, NEVER), NEVER)  # nobody sends in the padding of a block
     situation = _Situation(
         blocks.samples,
-        None if has.all() else blocks.fill(has.to(h.dtype)),
-        None if deaf is None else 1 - blocks.fill(deaf.to(h.dtype)),
+        None if has.all() else blocks.pad(has.to(h.dtype)),
+        None if deaf is None else 1 - blocks.pad(deaf.to(h.dtype)),
         of_logits,
     )
-    argument = torch.cat([blocks.fill(h), shift[..., None]], dim=-1)
+    argument = torch.cat([blocks.pad(h), shift[..., None]], dim=-1)
     meets = torch.cat([meets, torch.ones_like(meets[:1])])
     total, sent, weight = _SendToAll.apply(  # type: ignore[no-untyped-call]
-        argument, meets, blocks.fill(sends).transpose(-1, -2), edges, situation
+        argument, meets, blocks.pad(sends).transpose(-1, -2), edges, situation
     )
-    return total, blocks.rows(sent), blocks.rows(weight)
+    return total, blocks.unpad(sent), blocks.unpad(weight)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class _SendToAll(torch.autograd.Function):
         ctx.save_for_backward(argument, meets, sends, edges)
         ctx.situation = situation
         blocks, times, num_sensors, _ = argument.shape
-        total = argument.new_zeros(situation.samples.num, num_sensors, num_sensors)
+        total = argument.new_zeros(situation.samples.num_segments, num_sensors, num_sensors)
         sent, weight = torch.empty_like(sends), argument.new_empty(blocks, times, num_sensors)
         for at in situation.portions(times, num_sensors):
             e = situation.edges(edges, at)

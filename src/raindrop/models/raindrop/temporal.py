@@ -79,14 +79,14 @@ class TemporalAttention(Pool):
         d, scale = h.shape[-1], self.W_Q.shape[-1] ** -0.5
         present = has.to(h.dtype)
         if self.mean_scores:
-            present = present / batch.samples.spread(batch.samples.sum(present).clamp_min(1))
+            present = present / batch.samples.broadcast(batch.samples.sum(present).clamp_min(1))
         s = self.s(batch, p, has) * present[..., None]  # (s, v, k)
         pooled, weights = [], []
         for k in range(self.heads):
             query = gather(batch, h, p, s[..., k]) @ self.W_K[k] @ self.W_Q[k].T * scale  # (b, v, d+p): W_Q K^T s
-            score = (h * batch.samples.spread(query[..., :d])).sum(-1)
+            score = (h * batch.samples.broadcast(query[..., :d])).sum(-1)
             if p.shape[1]:
-                score = score + batch.blocks.match(p, query[..., d:])
+                score = score + batch.blocks.dot(p, query[..., d:])
             beta = batch.samples.softmax(score, has)  # Eq. 4: (s, v)
             pooled.append(gather(batch, h, p, beta))
             weights.append(beta)
@@ -103,7 +103,7 @@ class TemporalMean(Pool):
 
     def forward(self, batch: Batch, h: Tensor, p: Tensor, has: Tensor) -> tuple[Tensor, Tensor | None]:
         present = has.to(h.dtype)
-        beta = present / batch.samples.spread(batch.samples.sum(present).clamp_min(1))
+        beta = present / batch.samples.broadcast(batch.samples.sum(present).clamp_min(1))
         return gather(batch, h, p, beta) @ self.W, beta
 
 
