@@ -31,7 +31,7 @@ from raindrop.models.registry import MODELS
 
 VARIANTS = {
     "paper": {},
-    "paper, senders embedded": {"senders": "embedded"},
+    "paper, senders embedded": {"graph.senders": "embedded"},
     "tuned": MODELS["raindrop"].presets["tuned"]["model"],
 }
 

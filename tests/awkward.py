@@ -47,5 +47,5 @@ def awkward_table(samples: int = 24, classes: tuple[str, ...] = CLASSES, seed: i
 
 
 def awkward_model(table: EventTable, **changes: object) -> Classifier:
-    config = QUICK | {"model.reconstruction": 1.0} | changes
+    config = QUICK | {"model.graph.reconstruction": 1.0} | changes
     return Classifier(config=config).fit(table, validation=table)

@@ -10,11 +10,11 @@ import torch
 from raindrop import Classifier, ConfigError, EventTable
 from raindrop.explain.information import attention_over_time, information, information_graphs
 from raindrop.models.base import DataSpec
-from raindrop.models.raindrop.config import RaindropConfig
+from raindrop.models.raindrop.config import GraphConfig, RaindropConfig
+from raindrop.models.raindrop.messages import Messages
 from raindrop.models.raindrop.model import Raindrop
-from raindrop.models.raindrop.sending import Delivery
 
-TELLING = {"senders": "observed", "reconstruction": 1.0, "mixing": "residual", "normalise": "logit"}
+TELLING = GraphConfig(senders="observed", reconstruction=1.0, mixing="residual", normalise="logit", heads=2, rank=2)
 
 
 @pytest.fixture
@@ -30,24 +30,25 @@ def batch(table, make_batch):
 @pytest.fixture
 def model(make_spec, table):
     torch.manual_seed(0)
-    return Raindrop(RaindropConfig(**TELLING, prune=0.25, heads=2, rank=2), make_spec(table))
+    return Raindrop(RaindropConfig(graph=TELLING, prune=0.25), make_spec(table))
 
 
 def test_the_gain_is_what_telling_loses_without_one_sender(model, batch):
     """Against loops: silence each reading in turn and sum up all messages anew."""
     with torch.no_grad():
-        p, h = model.encode_time(batch.time), model.embed(batch)
-        state = model.layers[0](batch, h, p, model.graph(batch, h))
+        p, h = model.encode_time(batch.time, like=batch.value), model.embed(batch)
+        state = model.layers[0](batch, h, p, model.initial_graph(batch, h))
         last = model.layers[1]
-        _, spoken = last.speak(batch, h, p, state.edges)
+        _, sent = last.messages_per_reading(batch, h, p, state.edges)
 
         def told(silent):
             keep = torch.ones(len(h))
             if silent is not None:
                 keep[silent] = 0
-            sent = batch.slots.sum(spoken.sent * keep[:, None, None, None])
-            weight = batch.slots.sum(spoken.weight * keep[:, None, None])
-            return last.guess(last.message(Delivery(sent, weight)), last.decode, last.decode_bias)
+            numerator = batch.slots.sum(sent.numerator * keep[:, None, None, None])
+            denominator = batch.slots.sum(sent.denominator * keep[:, None, None])
+            message = last.message(Messages(numerator, denominator))
+            return last.predict_reading(message, last.decode, last.decode_bias)
 
         everyone = told(None)
         total = torch.zeros(batch.num_samples, batch.num_sensors, batch.num_sensors)
@@ -65,8 +66,8 @@ def test_the_gain_is_what_telling_loses_without_one_sender(model, batch):
 
 def test_a_pruned_edge_tells_nothing(model, batch):
     with torch.no_grad():
-        p, h = model.encode_time(batch.time), model.embed(batch)
-        edges = model.layers[0](batch, h, p, model.graph(batch, h)).edges
+        p, h = model.encode_time(batch.time, like=batch.value), model.embed(batch)
+        edges = model.layers[0](batch, h, p, model.initial_graph(batch, h)).edges
     pruned = edges == 0
     assert pruned.any()
     assert information(model, batch)[pruned].abs().max() < 1e-5

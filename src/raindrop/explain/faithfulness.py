@@ -54,8 +54,10 @@ def faithfulness(
     edge carries anything to another sensor.
     """
     model = classifier.model_.network
-    if not isinstance(model, Raindrop) or not (model.config.messages and model.config.edge_weights):
-        raise ConfigError("Only a Raindrop model with messages and edge_weights has edges that can be cut.")
+    if not isinstance(model, Raindrop) or not (model.config.ablation.messages and model.config.ablation.edge_weights):
+        raise ConfigError(
+            "Only a Raindrop model with ablation.messages and ablation.edge_weights has edges that can be cut."
+        )
     if not shares or not all(0 < share <= 1 for share in shares) or list(shares) != sorted(set(shares)):
         raise ConfigError(f"shares must rise from above 0 to at most 1, not {tuple(shares)}.")
     if draws < 1:

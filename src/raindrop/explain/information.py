@@ -11,9 +11,8 @@ from raindrop.batch.batch import Batch
 from raindrop.errors import ConfigError, DataError
 from raindrop.estimators.classifier import Classifier
 from raindrop.graphs.graph import SensorGraphs
-from raindrop.models.raindrop.messages import MessagePassing
+from raindrop.models.raindrop.messages import MessagePassing, Messages
 from raindrop.models.raindrop.model import Raindrop
-from raindrop.models.raindrop.sending import Delivery
 from raindrop.table.event_table import EventTable
 
 
@@ -22,13 +21,14 @@ def information_graphs(classifier: Classifier, table: EventTable) -> SensorGraph
 
     The weight is the mean fall of the squared error (in units of v's variance) over the times at which both were
     read; about 0 where u tells nothing of v, negative where it misleads. Unlike the edge weights of Eq. 3, which only
-    scale messages, this is measured against the readings themselves. Needs model.reconstruction > 0.
+    scale messages, this is measured against the readings themselves. Needs
+    model.graph.reconstruction > 0.
     """
     model = classifier.model_.network
-    if not isinstance(model, Raindrop) or not model.config.reconstruction:
+    if not isinstance(model, Raindrop) or not model.config.graph.reconstruction:
         raise ConfigError(
             "Information graphs need a Raindrop model whose messages learned to tell readings: "
-            "train with model.reconstruction above 0 (the preset 'tuned' does)."
+            "train with model.graph.reconstruction above 0 (the preset 'tuned' does)."
         )
     weights = [information(model, batch).numpy() for batch in classifier.batches(table)]
     return SensorGraphs(classifier.scaler_.sensors, table.ids, np.concatenate(weights))
@@ -72,20 +72,22 @@ def attention_over_time(classifier: Classifier, table: EventTable) -> pl.DataFra
 @torch.inference_mode()
 def information(model: Raindrop, batch: Batch) -> Tensor:
     """(b, u, v): the mean gain over readings of v at times when u was read too; 0 where they never were."""
-    p, h = model.encode_time(batch.time)[:, : model.time_dim], model.embed(batch)
-    state = model.graph(batch, h)
+    p, h = model.encode_time(batch.time, like=batch.value), model.embed(batch)
+    state = model.initial_graph(batch, h)
     for layer in model.layers[:-1]:
         state = layer(batch, h, p, state)
     last = model.layers[-1]
     assert isinstance(last, MessagePassing)
-    _, spoken = last.speak(batch, h, p, state.edges if model.config.edge_weights else None)
-    assert spoken is not None
-    heard = Delivery(batch.slots.sum(spoken.sent), batch.slots.sum(spoken.weight))
-    rest = batch.slots.broadcast(heard.weight) - spoken.weight
-    rest = rest * (rest > 1e-6 * batch.slots.broadcast(heard.weight))  # what rounding leaves of nothing is nothing
-    missed = Delivery((batch.slots.broadcast(heard.sent) - spoken.sent) * (rest > 0)[:, :, None], rest)
-    told = last.guess(last.message(heard), last.decode, last.decode_bias)  # (s, v)
-    without = last.guess(last.message(missed), last.decode, last.decode_bias)  # (n, v): had reading n sent nothing
+    edges = state.edges if model.config.ablation.edge_weights else None
+    _, sent = last.messages_per_reading(batch, h, p, edges)
+    assert sent is not None
+    total = Messages(batch.slots.sum(sent.numerator), batch.slots.sum(sent.denominator))
+    rest = batch.slots.broadcast(total.denominator) - sent.denominator
+    rest = rest * (rest > 1e-6 * batch.slots.broadcast(total.denominator))  # what rounding leaves of nothing is nothing
+    missed = Messages((batch.slots.broadcast(total.numerator) - sent.numerator) * (rest > 0)[:, :, None], rest)
+    told = last.predict_reading(last.message(total), last.decode, last.decode_bias)  # (s, v)
+    # (n, v): had reading n sent nothing
+    without = last.predict_reading(last.message(missed), last.decode, last.decode_bias)
     truth = torch.zeros_like(told).flatten().index_copy(0, batch.cell, batch.value).view_as(told)
     both = batch.slots.broadcast(batch.observed.to(h.dtype))
     both = both.scatter(1, batch.sensor[:, None], 0.0)  # (n, v) v was read with n, and is not n's own sensor
