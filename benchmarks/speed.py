@@ -32,7 +32,7 @@ from raindrop.tasks.classification import Classification
 
 VARIANTS = {
     "paper": {},
-    "paper, senders embedded": {"senders": "embedded"},
+    "paper, senders embedded": {"graph.senders": "embedded"},
     "tuned": MODELS["raindrop"].presets["tuned"]["model"],
 }
 

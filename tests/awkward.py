@@ -71,5 +71,5 @@ def many_sensors_table(samples: int = 24, sensors: int = 40, seed: int = 0) -> E
 
 
 def awkward_model(table: EventTable, **changes: object) -> Classifier:
-    config = QUICK | {"model.reconstruction": 1.0} | changes
+    config = QUICK | {"model.graph.reconstruction": 1.0} | changes
     return Classifier(config=config).fit(table, validation=table)

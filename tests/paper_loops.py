@@ -1,6 +1,6 @@
-"""The paper's Section 3 in plain loops over samples, times, sending and receiving sensors: slow, and easy to check.
+"""The paper's Section 3 in plain loops over samples, times, sending and receiving sensors: slow, but easy to check.
 
-Written from the paper's equations, not from `raindrop.models`; of a model only the weights and the settings are taken.
+Written from the paper's equations, not from `raindrop.models`; only the weights and settings of a model are used.
 Axes: t a time of the sample, u the sending and v the receiving sensor, k a head, j a rank of the message.
 """
 
@@ -34,8 +34,8 @@ class Sample:
 
 
 @dataclass
-class Told:
-    """What the loops say about one sample."""
+class LoopOutput:
+    """What the loops compute for one sample."""
 
     embeddings: list[dict[At, Floats]]  # of each layer: h of sensor v at time t, for t in T_{i,v}
     edges: list[Floats]  # of each layer, pruned: (u, v)
@@ -90,7 +90,7 @@ class LayerWeights:
 
     D: Floats | None  # (k, d, r + p); None: alpha is 1
     r: Floats  # (k, v, r)
-    w_u: Floats | None  # (u, k, j, d); None: the layer shapes the graph and what it delivers is never used
+    w_u: Floats | None  # (u, k, j, d); None: the layer only updates edges, its messages are never used
     w_v: Floats | None  # (v, k, j, d)
     heads: int
     rank: int
@@ -98,14 +98,14 @@ class LayerWeights:
     own_reading_wins: bool
 
     @classmethod
-    def of(cls, layer: MessagePassing, num_sensors: int) -> LayerWeights:
-        """Those of a layer."""
-        config, w = layer.config, [None, None]
-        if layer.delivers:
-            shape = (num_sensors, config.heads, config.rank, -1)
+    def from_layer(cls, layer: MessagePassing, num_sensors: int) -> LayerWeights:
+        """The weights of a layer."""
+        graph, w = layer.config.graph, [None, None]
+        if layer.sends_messages:
+            shape = (num_sensors, graph.heads, graph.rank, -1)
             w = [numpy(weight).reshape(shape) for weight in (layer.w_send, layer.w_receive)]
-        D, r = None, np.zeros((config.heads, num_sensors, 0))
-        if config.inter_sensor_attention:
+        D, r = None, np.zeros((graph.heads, num_sensors, 0))
+        if layer.config.ablation.inter_sensor_attention:
             parts = [numpy(part) for part in (layer.D_r, layer.D_p) if part is not None]
             D, r = np.concatenate(parts, axis=-1), r if layer.r is None else numpy(layer.r)
         return cls(
@@ -113,10 +113,10 @@ class LayerWeights:
             r=r,
             w_u=w[0],
             w_v=w[1],
-            heads=config.heads,
-            rank=config.rank,
-            softmax_of_sigmoid=config.normalise == "sigmoid",
-            own_reading_wins=config.mixing == "own",
+            heads=graph.heads,
+            rank=graph.rank,
+            softmax_of_sigmoid=graph.normalise == "sigmoid",
+            own_reading_wins=graph.mixing == "own",
         )
 
     def attention_argument(self, h_u: Floats, v: int, p_t: Floats, k: int) -> float:
@@ -129,7 +129,7 @@ class LayerWeights:
         return 1.0 if self.D is None else float(sigma(self.attention_argument(h_u, v, p_t, k)))
 
     def score(self, h_u: Floats, v: int, p_t: Floats, k: int) -> float:
-        """What the softmax across active sensors is taken of."""
+        """What the softmax across active sensors is applied to."""
         if self.softmax_of_sigmoid or self.D is None:
             return self.alpha(h_u, v, p_t, k)
         return self.attention_argument(h_u, v, p_t, k)
@@ -138,7 +138,7 @@ class LayerWeights:
 def receive(
     w: LayerWeights, sending: Mapping[At, Floats], readings: Mapping[At, Floats], e: Floats, p: list[Floats]
 ) -> dict[At, Floats]:
-    """Eq. 2: the embedding of every sensor that has a reading or hears from an active sensor."""
+    """Eq. 2: the embedding of every sensor that has a reading or receives from an active sensor."""
     num_sensors, out = len(e), dict(readings)
     if w.w_u is None or w.w_v is None:
         return out
@@ -176,10 +176,10 @@ def update_edges(w: LayerWeights, sending: Mapping[At, Floats], e: Floats, p: li
 
 
 def prune(e: Floats, share: float) -> Floats:
-    """The share of edges with the smallest weights goes, out of all M^2; of equal ones (our choice) the later first."""
-    every = sorted(product(range(len(e)), range(len(e))), key=lambda uv: (e[uv], -uv[0], -uv[1]))
+    """Remove the `share` of the M^2 edges with the smallest weights; among equal ones (our choice) the later first."""
+    ascending = sorted(product(range(len(e)), range(len(e))), key=lambda uv: (e[uv], -uv[0], -uv[1]))
     out = e.copy()
-    for uv in every[: int(share * len(every))]:
+    for uv in ascending[: int(share * len(ascending))]:
         out[uv] = 0.0
     return out
 
@@ -217,8 +217,8 @@ def pool_sensor(model: Raindrop, h: dict[int, Floats], p: list[Floats]) -> tuple
     if not h:
         return {}, np.zeros(pool.dim)
     if isinstance(pool, TemporalLSTM):
-        nothing = np.zeros(len(next(iter(h.values()))) + len(p[0]))
-        inputs = [np.concatenate([h[t], p[t]]) if t in h else nothing for t in range(len(p))]
+        absent = np.zeros(len(next(iter(h.values()))) + len(p[0]))
+        inputs = [np.concatenate([h[t], p[t]]) if t in h else absent for t in range(len(p))]
         return {}, lstm_last_state(inputs, pool)
     if isinstance(pool, TemporalMean):
         stacked = np.stack([np.concatenate([h[t], p[t]]) for t in sorted(h)])
@@ -259,11 +259,11 @@ def classify(model: Raindrop, sample: Floats, statics: Floats) -> Floats:
         sample = np.concatenate([sample, projected])
     first, second = (layer for layer in model.head.classifier if hasattr(layer, "weight"))
     hidden = numpy(first.weight) @ sample + numpy(first.bias)
-    hidden = sigma(hidden) if model.config.activation == "sigmoid" else np.maximum(hidden, 0)
+    hidden = sigma(hidden) if model.config.head.activation == "sigmoid" else np.maximum(hidden, 0)
     return numpy(second.weight) @ hidden + numpy(second.bias)
 
 
-def disparity(edges: list[Floats]) -> float:
+def graph_distance(edges: list[Floats]) -> float:
     """L_r: 1/M^2 sum_{u,v} sum_{i,j} |e_i,uv - e_j,uv| / (B - 1)^2, over the samples i, j of a batch."""
     total, num_sensors = 0.0, len(edges[0])
     for u, v in product(range(num_sensors), range(num_sensors)):
@@ -272,34 +272,34 @@ def disparity(edges: list[Floats]) -> float:
     return total / num_sensors**2
 
 
-def forward(model: Raindrop, sample: Sample, known: Floats | None = None) -> Told:
+def forward(model: Raindrop, sample: Sample, known: Floats | None = None) -> LoopOutput:
     """Sec. 3, top to bottom, for one sample; `known` is the initial graph where there is one."""
     config, M = model.config, sample.num_sensors
-    xi = config.time_dim if config.time_encoding else 0
-    p = [encode_time(t / config.time_scale, xi, config.time_base) for t in sample.times]
+    xi = config.time_dim if config.ablation.time_encoding else 0
+    p = [encode_time(t / config.time.scale, xi, config.time.base) for t in sample.times]
     readings = {}
     for (t, u), x in sample.readings.items():
-        row = u if config.sensor_embedding else 0
+        row = u if config.ablation.sensor_embedding else 0
         bias = 0.0 if model.embed.indicator is None else numpy(model.embed.indicator)[row]
         readings[t, u] = sigma(x * numpy(model.embed.R)[row] + bias)
-    e = np.ones((M, M)) if known is None or not config.edge_weights else known
+    e = np.ones((M, M)) if known is None or not config.ablation.edge_weights else known
     sending, h, embeddings, edges = readings, readings, [], []
     for l, layer in enumerate(model.layers):
-        w = LayerWeights.of(layer, M)
+        w = LayerWeights.from_layer(layer, M)
         h = receive(w, sending, readings, e, p)
-        if config.edge_weights:
+        if config.ablation.edge_weights:
             e = update_edges(w, sending, e, p)
             e = prune(e, config.prune) if l < len(model.layers) - 1 else e
-        sending = h if config.senders == "embedded" else readings
+        sending = h if config.graph.senders == "embedded" else readings
         embeddings.append(h)
         edges.append(e)
     beta, z = {}, []
     for v in range(M):
-        of_v, z_v = pool_sensor(model, {t: row for (t, sensor), row in h.items() if sensor == v}, p)
-        beta |= {(t, v): weight for t, weight in of_v.items()}
+        beta_v, z_v = pool_sensor(model, {t: row for (t, sensor), row in h.items() if sensor == v}, p)
+        beta |= {(t, v): weight for t, weight in beta_v.items()}
         z.append(z_v)
     embedding = read_out(model, np.stack(z))
-    return Told(embeddings, edges, beta, np.stack(z), embedding, classify(model, embedding, sample.statics))
+    return LoopOutput(embeddings, edges, beta, np.stack(z), embedding, classify(model, embedding, sample.statics))
 
 
 def numpy(tensor: object) -> Floats:

@@ -17,7 +17,7 @@ from raindrop.cli.app import app
 from raindrop.estimators import classifier
 from raindrop.explain import information as explain
 from raindrop.models import base
-from raindrop.models.raindrop import messages, temporal
+from raindrop.models.raindrop import config, messages, temporal
 from raindrop.models.raindrop import model as model
 from raindrop.training import loop as training
 
@@ -76,7 +76,7 @@ def test_the_architecture_page_names_every_room_and_no_other():
 
 
 def test_the_paper_map_names_code_and_tests_that_exist():
-    places = (model, messages, temporal, base, batch, training, explain, classifier, raindrop)
+    places = (model, messages, temporal, config, base, batch, training, explain, classifier, raindrop)
     tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
     rows = [line for line in MAP.splitlines() if line.startswith("| ") and not line.startswith(("| paper", "| ---"))]
     assert len(rows) > 20

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raindrop.batch.collate import Collator, bounded, plan_batches
-from raindrop.batch.ragged import BLOCK, Blocks, Segments
+from raindrop.batch.ragged import BLOCK_SIZE, Blocks, Segments
 from raindrop.batch.scaling import Scaler
 from raindrop.errors import ConfigError, DataError
 from raindrop.table.event_table import EventTable
@@ -343,7 +343,7 @@ def test_a_balanced_batch_too_small_for_all_classes_is_an_error():
 @given(index=st.lists(st.integers(0, 6), max_size=40), ordered=st.booleans(), width=st.integers(0, 3))
 def test_sum_spread_and_softmax_of_segments_equal_loops(index, ordered, width):
     index = torch.tensor(sorted(index) if ordered else index, dtype=torch.int64)
-    segments = Segments.of(index, 8, ordered=ordered)
+    segments = Segments.from_index(index, 8, is_sorted=ordered)
     generator = torch.Generator().manual_seed(len(index))
     x, y = torch.randn(len(index), width, generator=generator), torch.randn(8, width, generator=generator)
     present = torch.rand(len(index), width, generator=generator) < 0.7
@@ -352,7 +352,7 @@ def test_sum_spread_and_softmax_of_segments_equal_loops(index, ordered, width):
     assert torch.allclose(
         segments.sum(x), torch.stack([sum((x[row] for row in rows), torch.zeros(width)) for rows in members]), atol=1e-6
     )
-    assert torch.equal(segments.spread(y), torch.stack([y[at] for at in index]) if len(index) else y[:0])
+    assert torch.equal(segments.broadcast(y), torch.stack([y[at] for at in index]) if len(index) else y[:0])
     expected = torch.zeros(len(index), width)
     for rows in members:
         for column in range(width):
@@ -363,17 +363,17 @@ def test_sum_spread_and_softmax_of_segments_equal_loops(index, ordered, width):
 
 
 def test_softmax_of_segments_survives_extreme_scores():
-    segments = Segments.of(torch.tensor([0, 0, 1, 1]), 2, ordered=True)
+    segments = Segments.from_index(torch.tensor([0, 0, 1, 1]), 2, is_sorted=True)
     scores = torch.tensor([[1e30], [-1e30], [-1e38], [-1e38]])
     weight = segments.softmax(scores, torch.ones(4, 1, dtype=torch.bool))
     assert weight.flatten().tolist() == [1.0, 0.0, 0.5, 0.5]
 
 
 @settings(max_examples=25, deadline=None)
-@given(counts=st.lists(st.integers(0, 3 * BLOCK), min_size=1, max_size=6))
+@given(counts=st.lists(st.integers(0, 3 * BLOCK_SIZE), min_size=1, max_size=6))
 def test_matrix_products_in_blocks_equal_loops_over_rows(counts):
     owner = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
-    blocks = Blocks.of(Segments.of(owner, len(counts), ordered=True))
+    blocks = Blocks.from_segments(Segments.from_index(owner, len(counts), is_sorted=True))
     generator = torch.Generator().manual_seed(sum(counts))
     weights, rows = (torch.randn(len(owner), width, generator=generator) for width in (3, 5))
     queries = torch.randn(len(counts), 3, 5, generator=generator)
@@ -382,8 +382,8 @@ def test_matrix_products_in_blocks_equal_loops_over_rows(counts):
         summed[at] += torch.outer(weights[row], rows[row])
     assert torch.allclose(blocks.weighted_sum(weights, rows), summed, atol=1e-4)
     matched = torch.stack([queries[at] @ rows[row] for row, at in enumerate(owner.tolist())]) if len(owner) else weights
-    assert torch.allclose(blocks.match(rows, queries), matched, atol=1e-5)
-    assert blocks.num == sum(-(-count // BLOCK) for count in counts)
+    assert torch.allclose(blocks.dot(rows, queries), matched, atol=1e-5)
+    assert blocks.num_blocks == sum(-(-count // BLOCK_SIZE) for count in counts)
 
 
 def test_the_following_reading_is_the_next_of_the_same_sensor_in_the_same_sample(make_table, make_batch):

@@ -1,4 +1,4 @@
-"""The nine summaries against plain loops."""
+"""The nine summaries compared with plain loops."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def by_loops(table: EventTable) -> np.ndarray:
             out[b, u, 0] = len(values)
             if values:
                 mean = sum(values) / len(values)
-                spread = math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
+                std = math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
                 ends = values[0], values[-1], values[-1] - values[0], rows["time"][-1]
-                out[b, u, 1:] = mean, min(values), max(values), spread, *ends
+                out[b, u, 1:] = mean, min(values), max(values), std, *ends
     return out
 
 
@@ -34,21 +34,21 @@ def table(make_table: Callable[..., EventTable]) -> EventTable:
     return make_table(samples=8, sensors=4, times=9)
 
 
-def test_summaries_are_what_loops_give(table: EventTable) -> None:
-    found = summarise(table)
-    assert found.shape == (8, 4, len(SUMMARIES))
-    np.testing.assert_allclose(found, by_loops(table), rtol=1e-6, atol=1e-6)
+def test_summaries_equal_those_by_loops(table: EventTable) -> None:
+    summaries = summarise(table)
+    assert summaries.shape == (8, 4, len(SUMMARIES))
+    np.testing.assert_allclose(summaries, by_loops(table), rtol=1e-6, atol=1e-6)
 
 
-def test_summaries_of_chosen_samples_are_theirs_in_that_order(table: EventTable) -> None:
+def test_summaries_of_selected_samples_are_in_their_order(table: EventTable) -> None:
     order = np.array([5, 0, 7, 2])
     np.testing.assert_array_equal(summarise(table[order]), summarise(table)[order])
 
 
-def test_a_sensor_without_a_reading_counts_zero_and_knows_nothing_else(table: EventTable) -> None:
-    silent = summarise(table)[7]  # the sample without a reading
-    assert (silent[:, 0] == 0).all()
-    assert np.isnan(silent[:, 1:]).all()
-    nothing = summarise(table.where(pl.col("value").is_null()))
-    assert (nothing[..., 0] == 0).all()
+def test_a_sensor_without_readings_has_count_0_and_no_other_summary(table: EventTable) -> None:
+    empty_sample = summarise(table)[7]
+    assert (empty_sample[:, 0] == 0).all()
+    assert np.isnan(empty_sample[:, 1:]).all()
+    empty_table = summarise(table.where(pl.col("value").is_null()))
+    assert (empty_table[..., 0] == 0).all()
     assert summarise(table[:0]).shape == (0, 4, 9)

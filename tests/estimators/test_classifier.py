@@ -482,7 +482,7 @@ def test_a_loaded_model_can_be_saved_again_and_fitted_again(saved: Path, tmp_pat
 
 def test_a_known_graph_and_every_other_setting_survive_saving(table: EventTable, tmp_path: Path) -> None:
     edges = [("heart rate", "pressure", 0.5), ("pressure", "temperature", 1.0)]
-    clf = quick(config={"model.initial_edges": edges, "model.prune": 0.0}).fit(table)
+    clf = quick(config={"model.graph.initial_edges": edges, "model.prune": 0.0}).fit(table)
     again = load(clf.save(tmp_path / "m"))
     assert again.model_.config == clf.model_.config
     assert np.array_equal(again.predict_proba(table), clf.predict_proba(table))

@@ -10,6 +10,7 @@ import torch
 from learnable import QUICK, easy_table
 
 from raindrop import Classifier, ConfigError, DataError, EventTable
+from raindrop.config import make
 from raindrop.explain.faithfulness import faithfulness, probabilities_with
 from raindrop.explain.occlusion import sensor_contributions
 from raindrop.graphs.graph import SensorGraphs
@@ -18,16 +19,22 @@ from raindrop.models.raindrop.model import Raindrop
 
 VARIANTS = [
     {},
-    {"senders": "observed", "mixing": "residual", "prune": 0.0},
-    {"long_series": "cut", "max_times": 3},
-    {"initial_edges": (("sensor 0", "sensor 1", 0.5), ("sensor 1", "sensor 2", 1.0), ("sensor 3", "sensor 0", 1.0))},
+    {"graph.senders": "observed", "graph.mixing": "residual", "prune": 0.0},
+    {"long_series.mode": "cut", "long_series.max_times": 3},
+    {
+        "graph.initial_edges": (
+            ("sensor 0", "sensor 1", 0.5),
+            ("sensor 1", "sensor 2", 1.0),
+            ("sensor 3", "sensor 0", 1.0),
+        )
+    },
 ]
 
 
 @pytest.fixture(params=VARIANTS, ids=lambda changes: " ".join(changes) or "paper")
 def model(request, make_table, make_spec):
     torch.manual_seed(0)
-    return Raindrop(RaindropConfig(**request.param), make_spec(make_table())).eval()
+    return Raindrop(make(RaindropConfig, request.param), make_spec(make_table())).eval()
 
 
 @pytest.fixture
@@ -74,7 +81,7 @@ def paired():
     table = EventTable.from_columns(sample.astype(str), time, np.array(list("abcd"))[sensor], x.ravel(), samples)
     config = {"train.epochs": 15, "train.batch_size": 16, "train.learning_rate": 0.01, "train.holdout": 0.0}
     config |= {"train.drop_readings": 0.0, "train.drop_sensors": 0.0}
-    classifier = Classifier(preset="graph", config={**config, "model.layers": 2, "model.rank": 1}).fit(table)
+    classifier = Classifier(preset="graph", config={**config, "model.layers": 2, "model.graph.rank": 1}).fit(table)
     assert classifier.evaluate(table)["auroc"] > 0.9
     return classifier, table
 

@@ -11,11 +11,13 @@ from class_tasks import classes
 from raindrop import Classifier, ConfigError, DataError, EventTable
 from raindrop.explain.information import attention_over_time, information, information_graphs
 from raindrop.models.base import DataSpec
-from raindrop.models.raindrop.config import RaindropConfig
+from raindrop.models.raindrop.config import GraphConfig, RaindropConfig
+from raindrop.models.raindrop.messages import Messages
 from raindrop.models.raindrop.model import Raindrop
-from raindrop.models.raindrop.sending import Delivery
 
-RECONSTRUCTING = {"senders": "observed", "reconstruction": 1.0, "mixing": "residual", "normalise": "logit"}
+RECONSTRUCTING = GraphConfig(
+    senders="observed", reconstruction=1.0, mixing="residual", normalise="logit", heads=2, rank=2
+)
 
 
 @pytest.fixture
@@ -31,24 +33,24 @@ def batch(table, make_batch):
 @pytest.fixture
 def model(make_spec, table):
     torch.manual_seed(0)
-    return Raindrop(RaindropConfig(**RECONSTRUCTING, prune=0.25, heads=2, rank=2), make_spec(table))
+    return Raindrop(RaindropConfig(graph=RECONSTRUCTING, prune=0.25), make_spec(table))
 
 
 def test_the_gain_is_the_increase_of_the_error_without_one_sender(model, batch):
     """Against loops: leave out each reading's message in turn and sum up all messages again."""
     with torch.no_grad():
-        p, h = model.encode_time(batch.time), model.embed(batch)
-        state = model.layers[0](batch, h, p, model.graph(batch, h))
+        p, h = model.encode_time(batch.time, like=batch.value), model.embed(batch)
+        state = model.layers[0](batch, h, p, model.initial_graph(batch, h))
         last = model.layers[1]
-        _, messages = last.speak(batch, h, p, state.edges)
+        _, messages = last.messages_per_reading(batch, h, p, state.edges)
 
         def predicted(left_out):
             keep = torch.ones(len(h))
             if left_out is not None:
                 keep[left_out] = 0
-            sent = batch.slots.sum(messages.sent * keep[:, None, None, None])
-            weight = batch.slots.sum(messages.weight * keep[:, None, None])
-            return last.guess(last.message(Delivery(sent, weight)), last.decode, last.decode_bias)
+            sent = batch.slots.sum(messages.numerator * keep[:, None, None, None])
+            weight = batch.slots.sum(messages.denominator * keep[:, None, None])
+            return last.predict_reading(last.message(Messages(sent, weight)), last.decode, last.decode_bias)
 
         with_all = predicted(None)
         total = torch.zeros(batch.num_samples, batch.num_sensors, batch.num_sensors)
@@ -66,8 +68,8 @@ def test_the_gain_is_the_increase_of_the_error_without_one_sender(model, batch):
 
 def test_a_pruned_edge_has_weight_0(model, batch):
     with torch.no_grad():
-        p, h = model.encode_time(batch.time), model.embed(batch)
-        edges = model.layers[0](batch, h, p, model.graph(batch, h)).edges
+        p, h = model.encode_time(batch.time, like=batch.value), model.embed(batch)
+        edges = model.layers[0](batch, h, p, model.initial_graph(batch, h)).edges
     pruned = edges == 0
     assert pruned.any()
     assert information(model, batch)[pruned].abs().max() < 1e-5

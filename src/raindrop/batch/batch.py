@@ -54,27 +54,27 @@ class Batch:
     @cached_property
     def slots(self) -> Segments:
         """Readings by timestamp."""
-        return Segments.of(self.slot, self.num_slots, ordered=True)
+        return Segments.from_index(self.slot, self.num_slots, is_sorted=True)
 
     @cached_property
     def samples(self) -> Segments:
         """Timestamps by sample."""
-        return Segments.of(self.slot_sample, self.num_samples, ordered=True)
+        return Segments.from_index(self.slot_sample, self.num_samples, is_sorted=True)
 
     @cached_property
     def senders(self) -> Segments:
         """Readings by (sample, sensor)."""
-        return Segments.of(self.sample * self.num_sensors + self.sensor, self.num_samples * self.num_sensors)
+        return Segments.from_index(self.sample * self.num_sensors + self.sensor, self.num_samples * self.num_sensors)
 
     @cached_property
     def sensors(self) -> Segments:
         """Readings by sensor."""
-        return Segments.of(self.sensor, self.num_sensors)
+        return Segments.from_index(self.sensor, self.num_sensors)
 
     @cached_property
     def blocks(self) -> Blocks:
         """Timestamps in blocks per sample, for matrix products."""
-        return Blocks.of(self.samples)
+        return Blocks.from_segments(self.samples)
 
     @cached_property
     def cell(self) -> Tensor:
@@ -149,7 +149,7 @@ class Batch:
             target=None if self.target is None else self.target[owner],
             weight=None if self.weight is None else self.weight[owner],
         )
-        return batch, Segments.of(owner, self.num_samples, ordered=True)
+        return batch, Segments.from_index(owner, self.num_samples, is_sorted=True)
 
     def _only(self, keep: Tensor) -> Batch:
         """The batch with only the timestamps where keep (s,)."""

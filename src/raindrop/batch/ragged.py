@@ -1,7 +1,7 @@
-"""Sums over runs of rows, the two directions of a ragged batch: many rows into one, one row to many.
+"""Sums over groups of rows in a ragged batch: many rows into one (`sum`), and one row to many (`broadcast`).
 
-`Segments.sum` and `Segments.spread` are each other's gradient. Cost is that of the rows; nothing is padded but
-`Blocks`, which pads each sample to a multiple of a few rows so that matrix products can be used.
+`Segments.sum` and `Segments.broadcast` are each other's gradient. Their cost grows with the number of rows. Nothing is
+padded except in `Blocks`, which pads each sample to a multiple of BLOCK_SIZE rows so that matrix products can be used.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-BLOCK = 16
+BLOCK_SIZE = 16
 
 
 def _gather_sum(x: Tensor, rows: Tensor, offsets: Tensor) -> Tensor:
@@ -36,7 +36,7 @@ class _Sum(torch.autograd.Function):
         return grad.index_select(0, ctx.segments.index), None
 
 
-class _Spread(torch.autograd.Function):
+class _Broadcast(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, y: Tensor, segments: Segments) -> Tensor:
         ctx.segments = segments
@@ -49,106 +49,107 @@ class _Spread(torch.autograd.Function):
 
 @dataclass(frozen=True, eq=False)
 class Segments:
-    """Which of `num` segments each row belongs to."""
+    """Groups of rows: which of `num_segments` segments each row belongs to."""
 
     index: Tensor  # (n,) segment of each row
-    num: int
-    rows: Tensor  # (n,) rows in order of their segment
-    offsets: Tensor  # (num,) where each segment starts in `rows`
+    num_segments: int
+    rows: Tensor  # (n,) rows sorted by segment
+    offsets: Tensor  # (num_segments,) where each segment starts in `rows`
 
     @classmethod
-    def of(cls, index: Tensor, num: int, *, ordered: bool = False) -> Segments:
-        """From the segment of each row; `ordered` says that it never decreases."""
-        rows = torch.arange(len(index), device=index.device) if ordered else torch.argsort(index, stable=True)
-        counts = torch.bincount(index, minlength=num)
-        return cls(index, num, rows, torch.cumsum(counts, 0) - counts)
+    def from_index(cls, index: Tensor, num_segments: int, *, is_sorted: bool = False) -> Segments:
+        """Segments from the segment of each row; `is_sorted` promises that `index` never decreases."""
+        rows = torch.arange(len(index), device=index.device) if is_sorted else torch.argsort(index, stable=True)
+        counts = torch.bincount(index, minlength=num_segments)
+        return cls(index, num_segments, rows, torch.cumsum(counts, 0) - counts)
 
     @cached_property
     def counts(self) -> Tensor:
-        """(num,) rows per segment."""
-        return torch.bincount(self.index, minlength=self.num)
+        """(num_segments,) rows per segment."""
+        return torch.bincount(self.index, minlength=self.num_segments)
 
     def sum(self, x: Tensor) -> Tensor:
-        """(n, ...) -> (num, ...): the sum of each segment's rows, in the order of the rows."""
+        """(n, ...) -> (num_segments, ...): the sum of each segment's rows."""
         out: Tensor = _Sum.apply(x, self)  # type: ignore[no-untyped-call]
         return out
 
-    def spread(self, y: Tensor) -> Tensor:
-        """(num, ...) -> (n, ...): to each row what its segment has."""
-        out: Tensor = _Spread.apply(y, self)  # type: ignore[no-untyped-call]
+    def broadcast(self, y: Tensor) -> Tensor:
+        """(num_segments, ...) -> (n, ...): each row gets the entry of its segment."""
+        out: Tensor = _Broadcast.apply(y, self)  # type: ignore[no-untyped-call]
         return out
 
     def softmax(self, scores: Tensor, present: Tensor) -> Tensor:
         """Softmax of scores (n, k) over the rows of each segment where present (n, k); 0 elsewhere."""
         with torch.no_grad():
-            top = scores.new_full((self.num, *scores.shape[1:]), -torch.inf)
-            held = scores.masked_fill(~present, -torch.inf)
+            top = scores.new_full((self.num_segments, *scores.shape[1:]), -torch.inf)
+            masked = scores.masked_fill(~present, -torch.inf)
             index = self.index.view(-1, *[1] * (scores.dim() - 1)).expand_as(scores)
-            top = top.scatter_reduce(0, index, held, "amax").clamp_min(torch.finfo(scores.dtype).min)
-        weight = (scores - self.spread(top)).masked_fill(~present, -torch.inf).exp()  # masked before exp: no inf * 0
-        total = self.sum(weight).clamp_min(1.0)  # the top row weighs 1, so only an empty segment has less
-        return weight / self.spread(total)
+            top = top.scatter_reduce(0, index, masked, "amax").clamp_min(torch.finfo(scores.dtype).min)
+        # Masked before exp, so that no inf * 0 appears in the gradient.
+        weight = (scores - self.broadcast(top)).masked_fill(~present, -torch.inf).exp()
+        total = self.sum(weight).clamp_min(1.0)  # the largest score has weight 1, so only an empty segment has less
+        return weight / self.broadcast(total)
 
 
-class _ToBlocks(torch.autograd.Function):
+class _Pad(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, blocks: Blocks, padding: float) -> Tensor:
         ctx.blocks = blocks
-        return blocks._fill(x, padding)
+        return blocks._pad(x, padding)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        return grad.flatten(0, 1).index_select(0, ctx.blocks.place), None, None
+        return grad.flatten(0, 1).index_select(0, ctx.blocks.position), None, None
 
 
-class _FromBlocks(torch.autograd.Function):
+class _Unpad(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, y: Tensor, blocks: Blocks) -> Tensor:
         ctx.blocks = blocks
-        return y.flatten(0, 1).index_select(0, blocks.place)
+        return y.flatten(0, 1).index_select(0, blocks.position)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return ctx.blocks._fill(grad, 0.0), None
+        return ctx.blocks._pad(grad, 0.0), None
 
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """The rows of each sample cut into blocks of BLOCK, the last one padded: matrix products at linear cost."""
+    """The rows of each sample in blocks of BLOCK_SIZE, the last one padded: matrix products at linear cost."""
 
-    place: Tensor  # (n,) position of each row in the padded layout
-    num: int
-    samples: Segments  # sample of each block
+    position: Tensor  # (n,) where each row lies in the padded layout
+    num_blocks: int
+    samples: Segments  # blocks by sample
 
     @classmethod
-    def of(cls, segments: Segments) -> Blocks:
-        """For rows that lie in order of their segment."""
-        num_blocks = (segments.counts + BLOCK - 1) // BLOCK
+    def from_segments(cls, segments: Segments) -> Blocks:
+        """Blocks of the rows of each segment; the rows must be sorted by segment."""
+        num_blocks = (segments.counts + BLOCK_SIZE - 1) // BLOCK_SIZE
         first = torch.cumsum(num_blocks, 0) - num_blocks
-        within = torch.arange(len(segments.index), device=segments.index.device) - segments.offsets[segments.index]
-        place = first[segments.index] * BLOCK + within
-        owner = torch.repeat_interleave(torch.arange(segments.num, device=place.device), num_blocks)
-        return cls(place, len(owner), Segments.of(owner, segments.num, ordered=True))
+        rank = torch.arange(len(segments.index), device=segments.index.device) - segments.offsets[segments.index]
+        position = first[segments.index] * BLOCK_SIZE + rank
+        owner = torch.repeat_interleave(torch.arange(segments.num_segments, device=position.device), num_blocks)
+        return cls(position, len(owner), Segments.from_index(owner, segments.num_segments, is_sorted=True))
 
-    def _fill(self, x: Tensor, padding: float) -> Tensor:
-        padded = x.new_full((self.num * BLOCK, *x.shape[1:]), padding)
-        padded.index_copy_(0, self.place, x)
-        return padded.view(self.num, BLOCK, *x.shape[1:])
+    def _pad(self, x: Tensor, padding: float) -> Tensor:
+        padded = x.new_full((self.num_blocks * BLOCK_SIZE, *x.shape[1:]), padding)
+        padded.index_copy_(0, self.position, x)
+        return padded.view(self.num_blocks, BLOCK_SIZE, *x.shape[1:])
 
-    def fill(self, x: Tensor, padding: float = 0.0) -> Tensor:
-        """(n, ...) -> (block, BLOCK, ...)."""
-        out: Tensor = _ToBlocks.apply(x, self, padding)  # type: ignore[no-untyped-call]
+    def pad(self, x: Tensor, padding: float = 0.0) -> Tensor:
+        """(n, ...) -> (block, BLOCK_SIZE, ...)."""
+        out: Tensor = _Pad.apply(x, self, padding)  # type: ignore[no-untyped-call]
         return out
 
-    def rows(self, y: Tensor) -> Tensor:
-        """(block, BLOCK, ...) -> (n, ...): back again, without the padding."""
-        out: Tensor = _FromBlocks.apply(y, self)  # type: ignore[no-untyped-call]
+    def unpad(self, y: Tensor) -> Tensor:
+        """(block, BLOCK_SIZE, ...) -> (n, ...): the inverse of `pad`."""
+        out: Tensor = _Unpad.apply(y, self)  # type: ignore[no-untyped-call]
         return out
 
     def weighted_sum(self, weights: Tensor, rows: Tensor) -> Tensor:
         """out[b, v] = sum over the rows t of sample b of weights[t, v] rows[t]: (t, v), (t, k) -> (b, v, k)."""
-        return self.samples.sum(torch.bmm(self.fill(weights).transpose(1, 2), self.fill(rows)))
+        return self.samples.sum(torch.bmm(self.pad(weights).transpose(1, 2), self.pad(rows)))
 
-    def match(self, rows: Tensor, queries: Tensor) -> Tensor:
+    def dot(self, rows: Tensor, queries: Tensor) -> Tensor:
         """out[t, v] = rows[t] . queries[b, v] for the sample b of row t: (t, k), (b, v, k) -> (t, v)."""
-        return self.rows(torch.bmm(self.fill(rows), self.samples.spread(queries).transpose(1, 2)))
+        return self.unpad(torch.bmm(self.pad(rows), self.samples.broadcast(queries).transpose(1, 2)))

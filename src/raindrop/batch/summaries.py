@@ -1,4 +1,4 @@
-"""Summaries of each sensor's readings: nine numbers per sensor, and further details, of a table or of a batch.
+"""Summaries of each sensor's readings: nine numbers per sensor, and further details for trees.
 
 Axes: n a reading, b a sample, s a timestamp, u a sensor.
 """
@@ -11,111 +11,111 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from raindrop.batch.batch import Batch
+from raindrop.batch.collate import Collator, in_order
+from raindrop.batch.scaling import Scaler
 from raindrop.table.event_table import EventTable
 
 SUMMARIES = ("count", "mean", "min", "max", "std", "first", "last", "change", "time_of_last")
+DETAILS = ("time_since_last", "time_of_first", "last_but_one", "last_but_two", "slope", "recent", "step", "mean_time")
+SAMPLE_DETAILS = ("end", "start", "length", "readings", "sensors", "most_readings")
 
 
 def summarise(table: EventTable) -> NDArray[np.float64]:
-    """(samples, sensors, 9): the SUMMARIES of each sensor of each sample; NaN where it has no reading, but count 0."""
-    width = len(table.sensors)
-    rows = table.rows()
-    owner = np.repeat(np.arange(len(table)), table.count)
-    key = owner * width + table.sensor[rows]
-    order = np.argsort(key, kind="stable")  # readings stay in time order within a sensor
-    key, rows = key[order], rows[order]
-    out = np.full((len(table) * width, len(SUMMARIES)), np.nan)
-    out[:, 0] = 0
-    if len(key):
-        starts = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
-        count = np.diff(np.append(starts, len(key)))
-        value = np.asarray(table.value[rows], dtype=np.float64)
-        first, last = value[starts], value[starts + count - 1]
-        mean = np.add.reduceat(value, starts) / count
-        spread = np.sqrt(np.add.reduceat((value - np.repeat(mean, count)) ** 2, starts) / count)
-        low, high = np.minimum.reduceat(value, starts), np.maximum.reduceat(value, starts)
-        end = np.asarray(table.time[rows], dtype=np.float64)[starts + count - 1]
-        out[key[starts]] = np.column_stack([count, mean, low, high, spread, first, last, last - first, end])
-    return out.reshape(len(table), width, len(SUMMARIES))
+    """(samples, sensors, 9): the `summaries_of` all samples of a table, in the table's units."""
+    scaler = Scaler.fit(table)
+    parts = [summaries_of(batch).numpy() for batch in in_order(Collator(table, scaler))]
+    summaries = np.concatenate([np.zeros((0, len(table.sensors), len(SUMMARIES))), *parts])
+    for at, name in enumerate(SUMMARIES):
+        if name not in ("count", "time_of_last"):
+            offset = 0.0 if name in ("std", "change") else scaler.mean
+            summaries[..., at] = summaries[..., at] * scaler.scale + offset
+    return summaries
 
 
-DETAILS = ("time_since_last", "time_of_first", "last_but_one", "last_but_two", "slope", "recent", "step", "mean_time")
-WHOLE = ("end", "start", "length", "readings", "sensors", "most_readings")
+def summaries_of(batch: Batch, time: Tensor | None = None) -> Tensor:
+    """(b, u, 9): the SUMMARIES of each sensor of each sample; NaN for a sensor without readings, but count 0.
 
-
-def summaries_of(batch: Batch, dtype: torch.dtype = torch.float64) -> Tensor:
-    """(b, u, 9): what `summaries.summarise` computes of a table; NaN without a reading, but count 0."""
-    held, value = batch.senders, batch.value.to(dtype)
-    count = held.counts.to(dtype)
-    mean = held.sum(value) / count.clamp_min(1)
-    variance = held.sum((value - held.spread(mean)).square()) / count.clamp_min(1)
-    spread = variance.masked_fill(variance == 0, 1.0).sqrt() * (variance > 0)  # a gradient at 0 too
-    start = held.offsets
-    end = (start + held.counts - 1).clamp_min(0)
-    ordered, when = _in_order(batch, dtype)
-    low = value.new_full((held.num,), torch.inf).scatter_reduce(0, held.index, value, "amin")
-    high = value.new_full((held.num,), -torch.inf).scatter_reduce(0, held.index, value, "amax")
-    first, last = ordered[start], ordered[end]
-    known = torch.stack([mean, low, high, spread, first, last, last - first, when[end]], dim=1)
+    time (s,): what counts as the time of each timestamp, on the device of the values; by default `batch.time`. The
+    summaries have its number type.
+    """
+    time = batch.time if time is None else time
+    series, value = batch.senders, batch.value.to(time.dtype)
+    count = series.counts.to(time.dtype)
+    mean = series.sum(value) / count.clamp_min(1)
+    variance = series.sum((value - series.broadcast(mean)).square()) / count.clamp_min(1)
+    std = variance.masked_fill(variance == 0, 1.0).sqrt() * (variance > 0)  # sqrt has no gradient at 0
+    start = series.offsets
+    end = (start + series.counts - 1).clamp_min(0)
+    sorted_value, sorted_time = _sorted_by_sensor(batch, value, time)
+    low = value.new_full((series.num_segments,), torch.inf).scatter_reduce(0, series.index, value, "amin")
+    high = value.new_full((series.num_segments,), -torch.inf).scatter_reduce(0, series.index, value, "amax")
+    first, last = sorted_value[start], sorted_value[end]
+    known = torch.stack([mean, low, high, std, first, last, last - first, sorted_time[end]], dim=1)
     known = known.masked_fill((count == 0)[:, None], torch.nan)
     return torch.cat([count[:, None], known], dim=1).view(batch.num_samples, batch.num_sensors, len(SUMMARIES))
 
 
-def _in_order(batch: Batch, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Values and times sensor by sensor, each in time order, and a 0 behind them: where an empty last sensor starts."""
-    rows, beyond = batch.senders.rows, batch.value.new_zeros(1, dtype=dtype)
-    value, time = batch.value.to(dtype)[rows], batch.time.to(dtype)[batch.slot[rows]]
-    return torch.cat([value, beyond]), torch.cat([time, beyond])
-
-
 def details_of(batch: Batch, recent: float) -> tuple[Tensor, Tensor]:
-    """(b, u, 8) and (b, 6): the DETAILS of each sensor, NaN without a reading, and the WHOLE of each sample, NaN too.
+    """(b, u, 8) the DETAILS of each sensor and (b, 6) the SAMPLE_DETAILS, in float64; NaN without readings.
 
-    "recent" is a mean in which a reading weighs exp(-age / recent), "step" the mean size of a change from one reading
-    to the next, "slope" that of a straight line through the readings; both are 0 for a sensor that was read once.
+    "recent" is a mean with weights exp(-age / recent), "step" the mean absolute change from one reading to the next,
+    "slope" that of the least-squares line through the readings; both are 0 for a sensor with one reading.
     """
-    held = batch.senders
-    value, time = batch.value.double(), batch.time.double()[batch.slot]  # (n,)
-    count = held.counts.double()
-    number = count.clamp_min(1)
-    start = held.offsets
-    last = (start + held.counts - 1).clamp_min(0)
-    ordered, when = _in_order(batch, torch.float64)
+    series = batch.senders
+    value, time = batch.value.double(), batch.time[batch.slot]  # (n,)
+    num_readings = series.counts.double()
+    count = num_readings.clamp_min(1)
+    start = series.offsets
+    last = (start + series.counts - 1).clamp_min(0)
+    sorted_value, sorted_time = _sorted_by_sensor(batch, value, batch.time)
     one_before, two_before = (torch.maximum(last - back, start).clamp_max(len(value)) for back in (1, 2))
 
-    mean, mean_time = held.sum(value) / number, held.sum(time) / number
-    apart = time - held.spread(mean_time)
-    spread = held.sum(apart.square())
-    together = held.sum(apart * (value - held.spread(mean)))
-    slope = torch.where(spread > 1e-9 * recent**2, together / spread.clamp_min(1e-300), 0.0)
-    weight = torch.exp((time - held.spread(when[last])) / recent)
-    decayed = held.sum(weight * value) / held.sum(weight).clamp_min(1e-300)
+    mean, mean_time = series.sum(value) / count, series.sum(time) / count
+    from_mean_time = time - series.broadcast(mean_time)
+    time_variance = series.sum(from_mean_time.square())
+    covariance = series.sum(from_mean_time * (value - series.broadcast(mean)))
+    slope = torch.where(time_variance > 1e-9 * recent**2, covariance / time_variance.clamp_min(1e-300), 0.0)
+    weight = torch.exp((time - series.broadcast(sorted_time[last])) / recent)
+    recent_mean = series.sum(weight * value) / series.sum(weight).clamp_min(1e-300)
     change = torch.zeros_like(value)
-    change[held.rows[1:]] = ordered[1:-1].sub(ordered[:-2]).abs()
-    first_rows = held.rows[start[held.counts > 0]]
-    change[first_rows] = 0.0  # its reading before is another sensor's
-    step = held.sum(change) / (count - 1).clamp_min(1)
+    change[series.rows[1:]] = sorted_value[1:-1].sub(sorted_value[:-2]).abs()
+    change[series.rows[start[series.counts > 0]]] = 0.0  # the row before a first reading is another sensor's
+    step = series.sum(change) / (num_readings - 1).clamp_min(1)
 
-    moments = torch.cat([batch.time.double(), value.new_zeros(1)])
-    edge, empty = batch.samples.offsets, batch.samples.counts == 0
-    begin, end = moments[edge], moments[(edge + batch.samples.counts - 1).clamp_min(0)]
-    per_sensor = count.view(batch.num_samples, batch.num_sensors)
-    whole = torch.stack(
-        [end, begin, end - begin, per_sensor.sum(1), (per_sensor > 0).sum(1).double(), per_sensor.amax(1)], dim=1
-    )
-    since = end.repeat_interleave(batch.num_sensors) - when[last]
+    sample_start, sample_end = _sample_bounds(batch)
     known = torch.stack(
         [
-            since,
-            when[start.clamp_max(len(value))],
-            ordered[one_before],
-            ordered[two_before],
+            sample_end.repeat_interleave(batch.num_sensors) - sorted_time[last],
+            sorted_time[start.clamp_max(len(value))],
+            sorted_value[one_before],
+            sorted_value[two_before],
             slope,
-            decayed,
+            recent_mean,
             step,
             mean_time,
         ],
         dim=1,
     )
-    known = known.masked_fill((count == 0)[:, None], torch.nan)
-    return known.view(batch.num_samples, batch.num_sensors, len(DETAILS)), whole.masked_fill(empty[:, None], torch.nan)
+    known = known.masked_fill((num_readings == 0)[:, None], torch.nan)
+    per_sensor = num_readings.view(batch.num_samples, batch.num_sensors)
+    num_present = (per_sensor > 0).sum(1).double()
+    about_sample = torch.stack(
+        [sample_end, sample_start, sample_end - sample_start, per_sensor.sum(1), num_present, per_sensor.amax(1)], dim=1
+    )
+    about_sample = about_sample.masked_fill((batch.samples.counts == 0)[:, None], torch.nan)
+    return known.view(batch.num_samples, batch.num_sensors, len(DETAILS)), about_sample
+
+
+def _sorted_by_sensor(batch: Batch, value: Tensor, time: Tensor) -> tuple[Tensor, Tensor]:
+    """Values (n,) and times (s,) -> (n + 1,) each: by sample and sensor, in time order.
+
+    The 0 at the end is for indexing: where the last sensor has no readings, its first lies behind all others.
+    """
+    rows, zero = batch.senders.rows, value.new_zeros(1)
+    return torch.cat([value[rows], zero]), torch.cat([time[batch.slot[rows]], zero])
+
+
+def _sample_bounds(batch: Batch) -> tuple[Tensor, Tensor]:
+    """(b,) the first and the last time of each sample; any number for a sample without readings."""
+    time, start = torch.cat([batch.time, batch.time.new_zeros(1)]), batch.samples.offsets
+    return time[start], time[(start + batch.samples.counts - 1).clamp_min(0)]

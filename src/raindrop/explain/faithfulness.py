@@ -55,8 +55,9 @@ def faithfulness(
     a message to another sensor. Probabilities are calibrated, as in `predict_proba`.
     """
     network = classifier.model_.network
-    if not isinstance(network, Raindrop) or not (network.config.messages and network.config.edge_weights):
-        raise ConfigError("Only a Raindrop model with messages and edge_weights has edges that can be removed.")
+    ablation = network.config.ablation if isinstance(network, Raindrop) else None
+    if ablation is None or not (ablation.messages and ablation.edge_weights):
+        raise ConfigError("Only a Raindrop model with messages and edge weights has edges that can be removed.")
     if not shares or not all(0 < share <= 1 for share in shares) or list(shares) != sorted(set(shares)):
         raise ConfigError(f"shares must rise from above 0 to at most 1, not {tuple(shares)}.")
     if draws < 1:

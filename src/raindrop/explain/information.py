@@ -13,9 +13,8 @@ from raindrop.errors import ConfigError, DataError
 from raindrop.estimators.classifier import Classifier
 from raindrop.graphs.empty import no_shared_times_reason
 from raindrop.graphs.graph import SensorGraphs
-from raindrop.models.raindrop.messages import MessagePassing
+from raindrop.models.raindrop.messages import MessagePassing, Messages
 from raindrop.models.raindrop.model import Raindrop
-from raindrop.models.raindrop.sending import Delivery
 from raindrop.table.event_table import EventTable
 
 EMPTY_REASON = "no two sensors are read at the same time, or no message changes a predicted reading"
@@ -26,13 +25,13 @@ def information_graphs(classifier: Classifier, table: EventTable) -> SensorGraph
 
     It is the mean increase of the squared error, in units of v's variance, over the times at which both were read:
     about 0 where u's messages do not help to predict v, negative where they mislead. The edge weights of Eq. 3 only
-    scale messages; these weights are measured against the readings. Needs model.reconstruction > 0.
+    scale messages; these weights are measured against the readings. Needs model.graph.reconstruction > 0.
     """
     model = classifier.model_.network
-    if not isinstance(model, Raindrop) or not model.config.reconstruction:
+    if not isinstance(model, Raindrop) or not model.config.graph.reconstruction:
         raise ConfigError(
             "Information graphs need a Raindrop model whose messages were trained to predict readings: "
-            "train with model.reconstruction above 0 (the preset 'tuned' does)."
+            "train with model.graph.reconstruction above 0 (the preset 'tuned' does)."
         )
     weights = [to_numpy(information(model, batch)) for batch in classifier.batches(table)]
     if not weights:
@@ -77,24 +76,29 @@ def attention_over_time(classifier: Classifier, table: EventTable) -> pl.DataFra
 @torch.inference_mode()
 def information(model: Raindrop, batch: Batch) -> Tensor:
     """(b, u, v): the mean gain over readings of v at times when u was also read; 0 where there are none."""
-    p, h = model.encode_time(batch.time)[:, : model.time_dim], model.embed(batch)
-    state = model.graph(batch, h)
+    p, h = model.encode_time(batch.time, like=batch.value), model.embed(batch)
+    state = model.initial_graph(batch, h)
     for layer in model.layers[:-1]:
         state = layer(batch, h, p, state)
     last = model.layers[-1]
     assert isinstance(last, MessagePassing)
-    _, sent = last.speak(batch, h, p, state.edges if model.config.edge_weights else None)
+    _, sent = last.messages_per_reading(batch, h, p, state.edges if model.config.ablation.edge_weights else None)
     assert sent is not None
-    total = Delivery(batch.slots.sum(sent.sent), batch.slots.sum(sent.weight))
-    rest_weight = batch.slots.spread(total.weight) - sent.weight
-    rest_weight = rest_weight * (rest_weight > 1e-6 * batch.slots.spread(total.weight))  # rounding errors become 0
-    rest = Delivery((batch.slots.spread(total.sent) - sent.sent) * (rest_weight > 0)[:, :, None], rest_weight)
-    predicted = last.guess(last.message(total), last.decode, last.decode_bias)  # (s, v)
-    without = last.guess(last.message(rest), last.decode, last.decode_bias)  # (n, v): without the message of reading n
+    total = Messages(batch.slots.sum(sent.numerator), batch.slots.sum(sent.denominator))
+    rest_weight = batch.slots.broadcast(total.denominator) - sent.denominator
+    rest_weight = rest_weight * (
+        rest_weight > 1e-6 * batch.slots.broadcast(total.denominator)
+    )  # rounding errors become 0
+    rest_sent = (batch.slots.broadcast(total.numerator) - sent.numerator) * (rest_weight > 0)[:, :, None]
+    rest = Messages(rest_sent, rest_weight)
+    predicted = last.predict_reading(last.message(total), last.decode, last.decode_bias)  # (s, v)
+    without = last.predict_reading(
+        last.message(rest), last.decode, last.decode_bias
+    )  # (n, v): without the message of reading n
     value = torch.zeros_like(predicted).flatten().index_copy(0, batch.cell, batch.value).view_as(predicted)
-    both = batch.slots.spread(batch.observed.to(h.dtype))
+    both = batch.slots.broadcast(batch.observed.to(h.dtype))
     both = both.scatter(1, batch.sensor[:, None], 0.0)  # (n, v) whether another sensor v was read at the time of n
-    target = batch.slots.spread(value)
-    gain = ((without - target).square() - (batch.slots.spread(predicted) - target).square()) * both
+    target = batch.slots.broadcast(value)
+    gain = ((without - target).square() - (batch.slots.broadcast(predicted) - target).square()) * both
     mean = batch.senders.sum(gain) / batch.senders.sum(both).clamp_min(1)
     return mean.view(batch.num_samples, batch.num_sensors, batch.num_sensors)

@@ -1,10 +1,10 @@
-"""Layers that several models share: time encodings, heads, initialisation."""
+"""Layers that several models share: times and their encoding, padding, output heads, initialisation."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,48 +17,96 @@ from raindrop.models.ensemble import EnsembleHead
 Activation = Literal["sigmoid", "relu"]
 
 
-class TimeEncoding(nn.Module):
-    """Appendix: p_2k = sin(t / base^(2k/xi)), p_2k+1 = cos of the same, of the time value itself."""
+# ------------------------------------------------------------------ times
 
-    frequency: Tensor
+
+def times_like(time: Tensor, like: Tensor) -> Tensor:
+    """Times, or numbers computed from them, in the number type and on the device of `like`.
+
+    `batch.time` is float64 and stays on the CPU: float32 resolves Unix seconds only to about two minutes, and some
+    devices have no float64. So compute with times in float64 on the CPU (subtract, scale, encode), and call this last.
+    """
+    return time.to(like.dtype).to(like.device)
+
+
+class TimeEncoding:
+    """Appendix: p_2k = sin(t / base^(2k/xi)), p_2k+1 = cos of the same, for the value of the time itself."""
 
     def __init__(self, dim: int, base: float = 10000.0, scale: float = 1.0):
-        super().__init__()
         if dim % 2:
             raise ConfigError(f"model.time_dim is {dim}; sine and cosine come in pairs, so it must be even.")
         frequency = base ** -(torch.arange(0, dim, 2, dtype=torch.float64) / dim) / scale
-        self.register_buffer("frequency", frequency.float(), persistent=False)
+        self.frequency = frequency.float().double()  # (p/2,)
 
-    def forward(self, time: Tensor) -> Tensor:  # (s,)
-        angle = time.double()[:, None] * self.frequency.double()  # (s, p/2)
-        return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1).to(self.frequency.dtype)  # (s, p)
+    def __call__(self, time: Tensor, like: Tensor) -> Tensor:
+        """Times (s,) -> (s, p), as `times_like`."""
+        angle = time.double()[:, None] * self.frequency  # (s, p/2)
+        return times_like(torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1), like)
 
 
-class Clock(nn.Module):
-    """Times from the start of the training readings, in the unit in which their range is `window` long.
+class Clock:
+    """Times since the start of the training readings, in a unit in which these readings span `window`.
 
     So a setting that a paper gives for its window of 48 hours means the same for a table in seconds.
     """
 
-    rate: Tensor
-
     def __init__(self, spec: DataSpec, window: float):
-        super().__init__()
-        start, end = spec.window
-        self.start, self.window = start, window
-        rate = window / (end - start) if end > start else 1.0
-        self.register_buffer("rate", torch.tensor(rate), persistent=False)
+        self.start, end = spec.window
+        self.window = window
+        self.rate = window / (end - self.start) if end > self.start else 1.0
 
-    def forward(self, time: Tensor) -> Tensor:
-        return ((time.double() - self.start) * self.rate.double()).to(self.rate.dtype)
+    def rescale(self, time: Tensor) -> Tensor:
+        """Times in that unit, in float64 on the CPU."""
+        return (time.double() - self.start) * self.rate
+
+    def __call__(self, time: Tensor, like: Tensor) -> Tensor:
+        """Times in that unit, as `times_like`."""
+        return times_like(self.rescale(time), like)
 
     def reference(self, count: int) -> Tensor:
-        """(k,) points evenly over the window, both ends included."""
+        """(k,) points evenly spaced over the window, both ends included."""
         return torch.linspace(0.0, self.window, count)
 
 
+# ------------------------------------------------------------------ dense layouts
+
+
+def dense_values(batch: Batch) -> Tensor:
+    """(s, sensor): the reading of each sensor at each timestamp; 0, the training mean, where there is none."""
+    flat = batch.value.new_zeros(batch.num_slots * batch.num_sensors)
+    return flat.index_copy(0, batch.cell, batch.value).view(batch.num_slots, batch.num_sensors)
+
+
+@dataclass(frozen=True)
+class PaddedLayout:
+    """Timestamps of samples padded to the longest sample: (s, ...) <-> (b, t, ...)."""
+
+    position: Tensor  # (s,) where each timestamp lies in (b t,)
+    lengths: Tensor  # (b,) timestamps per sample
+    shape: tuple[int, int]  # b, t
+
+    @classmethod
+    def from_batch(cls, batch: Batch) -> PaddedLayout:
+        """The layout of a batch; t is at least 1."""
+        lengths = batch.samples.counts
+        longest = max(1, int(lengths.max())) if batch.num_slots else 1
+        return cls(batch.slot_sample * longest + batch.rank, lengths, (batch.num_samples, longest))
+
+    def pad(self, x: Tensor) -> Tensor:
+        """(s, ...) -> (b, t, ...), 0 where padded."""
+        flat = x.new_zeros(self.shape[0] * self.shape[1], *x.shape[1:]).index_copy(0, self.position, x)
+        return flat.view(*self.shape, *x.shape[1:])
+
+    def unpad(self, y: Tensor) -> Tensor:
+        """(b, t, ...) -> (s, ...): the inverse of `pad`."""
+        return y.flatten(0, 1).index_select(0, self.position)
+
+
+# ------------------------------------------------------------------ heads
+
+
 class Head(nn.Module):
-    """Statics through one linear layer, beside the sample embedding, through a two-layer classifier (Sec. 3.5)."""
+    """Sec. 3.5: the statics through one linear layer, joined to the sample embedding, then a two-layer classifier."""
 
     def __init__(
         self,
@@ -74,22 +122,22 @@ class Head(nn.Module):
         super().__init__()
         self.statics = nn.Linear(spec.static_width, static_dim) if spec.static_width else None
         width = embedding_dim + (static_dim if self.statics is not None else 0)
-        bend = nn.Sigmoid() if activation == "sigmoid" else nn.ReLU()
+        nonlinearity = nn.Sigmoid() if activation == "sigmoid" else nn.ReLU()
         if members:
             self.classifier: nn.Module = EnsembleHead(
-                width, hidden, members, spec.num_outputs, activation=bend, dropout=dropout
+                width, hidden, members, spec.num_outputs, activation=nonlinearity, dropout=dropout
             )
             return
         self.classifier = nn.Sequential(
             nn.Dropout(dropout),
             nn.Linear(width, hidden),
-            bend,
+            nonlinearity,
             nn.Dropout(dropout),
             nn.Linear(hidden, spec.num_outputs),
         )
 
     def forward(self, embedding: Tensor, statics: Tensor) -> Tensor:
-        """(b, z), (b, a) -> (b, class), or (b, member, class) where it has members."""
+        """(b, z), (b, a) -> (b, class), or (b, member, class) for a head with members."""
         if self.statics is not None:
             embedding = torch.cat([embedding, self.statics(statics)], dim=-1)
         logits: Tensor = self.classifier(embedding)
@@ -98,10 +146,10 @@ class Head(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class HeadConfig:
-    """The settings of a `Head`, for models whose papers say no more than "a classifier"."""
+    """Settings of a `Head`, for models whose papers say no more than "a classifier"."""
 
     static_dim: int | None = None
-    """Size of the projected statics; as many as sensors where not given."""
+    """Size of the projected statics; by default the number of sensors."""
     hidden: int = 128
     """Neurons in the classifier's first layer."""
     activation: Activation = "relu"
@@ -110,9 +158,8 @@ class HeadConfig:
     """Dropout in the classifier."""
 
     def __post_init__(self) -> None:
-        self.require_positive("hidden")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout must be at least 0 and below 1, not {self.dropout}.")
+        require_positive(self, "hidden")
+        require_dropout(self)
 
     def head(self, embedding_dim: int, spec: DataSpec) -> Head:
         """The classifier for embeddings of this size."""
@@ -125,16 +172,10 @@ class HeadConfig:
             dropout=self.dropout,
         )
 
-    def require_positive(self, *names: str) -> None:
-        """Sizes and counts must be at least 1."""
-        for name in names:
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}.")
-
 
 @dataclass(frozen=True, kw_only=True)
 class StateHeadConfig:
-    """The settings of a `Head` on a recurrent state, whose own size is called `hidden`."""
+    """Settings of a `Head` on a recurrent state, for models in which `hidden` is the size of that state."""
 
     static_dim: int = 32
     """Size of the projected statics."""
@@ -153,17 +194,27 @@ class StateHeadConfig:
         )
 
 
-def at_slots(batch: Batch) -> Tensor:
-    """(s, sensor): the reading of each sensor at each timestamp; 0, the training mean, where there is none."""
-    flat = batch.value.new_zeros(batch.num_slots * batch.num_sensors)
-    return flat.index_copy(0, batch.cell, batch.value).view(batch.num_slots, batch.num_sensors)
+def require_positive(config: Any, *names: str) -> None:
+    """Raise a ValueError unless these sizes and counts are at least 1."""
+    for name in names:
+        if getattr(config, name) < 1:
+            raise ValueError(f"{name} must be at least 1, not {getattr(config, name)}.")
+
+
+def require_dropout(config: Any) -> None:
+    """Raise a ValueError unless `dropout` is a probability below 1."""
+    if not 0 <= config.dropout < 1:
+        raise ValueError(f"dropout must be at least 0 and below 1, not {config.dropout}.")
+
+
+# ------------------------------------------------------------------ initialisation
 
 
 def feed_forward(*widths: int, dropout: float = 0.0) -> nn.Sequential:
-    """Linear layers of these widths, each followed by ReLU and dropout, drawn so that a signal keeps its size (He)."""
+    """Linear layers of these widths, each with ReLU and dropout; He initialisation keeps the signal's variance."""
     layers: list[nn.Module] = []
-    for wide, narrow in pairwise(widths):
-        linear = nn.Linear(wide, narrow)
+    for in_features, out_features in pairwise(widths):
+        linear = nn.Linear(in_features, out_features)
         nn.init.kaiming_uniform_(linear.weight, nonlinearity="relu")
         nn.init.zeros_(linear.bias)
         layers += [linear, nn.ReLU(), nn.Dropout(dropout)]

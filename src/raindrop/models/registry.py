@@ -1,4 +1,4 @@
-"""The models by name, with their presets."""
+"""All models by name, with their settings and presets."""
 
 from __future__ import annotations
 
@@ -23,35 +23,29 @@ from raindrop.models.trees import Trees
 
 @dataclass(frozen=True)
 class Entry:
-    """A model with its settings; presets are changes to the defaults, by group."""
+    """A model, its settings, and its presets: changes to the defaults of "model" and "train"."""
 
     model: type[Model]
     config: type[Any]
     presets: dict[str, dict[str, dict[str, Any]]]
 
 
-# The model as written. With the written rate of 1e-4 it is far from done after the written 20 epochs (validation AUROC
-# on split 1 of P12: 75.9 and rising, against 81.4), so the rate is chosen on validation.
+# The model as published. With the published learning rate of 1e-4 it has not converged after the published 20 epochs
+# (validation AUROC on split 1 of P12: 75.9 and rising, instead of 81.4), so the learning rate is chosen on validation.
 RAINDROP_PAPER: dict[str, dict[str, Any]] = {"train": {"learning_rate": 1e-3}}
 
-# What validation has shown to help, the same for every table; docs/log.md has the figures.
+# Chosen on validation, the same for every table; docs/log.md has the measurements.
 RAINDROP_TUNED: dict[str, dict[str, Any]] = {
     "model": {
         "observation_dim": 8,
         "mask_indicator": True,
         "layers": 1,
-        "mixing": "residual",
-        "normalise": "logit",
         "prune": 0.0,
-        "reconstruction": 0.3,
         "sensor_dim": 8,
-        "slots": 16,
-        "slot_dropout": 0.2,
-        "slot_rank": 8,
-        "members": 8,
         "hidden": 128,
-        "activation": "relu",
-        "dropout": 0.2,
+        "graph": {"mixing": "residual", "normalise": "logit", "reconstruction": 0.3},
+        "slots": {"dim": 16, "dropout": 0.2, "rank": 8},
+        "head": {"activation": "relu", "dropout": 0.2, "members": 8},
     },
     "train": {
         "epochs": 20,
@@ -71,21 +65,17 @@ RAINDROP_TUNED: dict[str, dict[str, Any]] = {
     },
 }
 
-# For looking at who informs whom: messages that learn to tell readings, and nothing beside them that knows the label
-# without. One layer, since the weights of an earlier one can silence a receiver before it has heard anything.
+# For inspecting sensor graphs: messages learn to predict readings, and nothing beside them can predict the label.
+# One layer, since the edge weights of an earlier layer can cut off a receiver before it has received anything.
 RAINDROP_GRAPH: dict[str, dict[str, Any]] = {
     "model": {
         "observation_dim": 16,
         "receiver_dim": 32,
         "mask_indicator": True,
         "layers": 1,
-        "rank": 4,
-        "mixing": "residual",
-        "normalise": "logit",
         "prune": 0.0,
-        "reconstruction": 3.0,
-        "activation": "relu",
-        "dropout": 0.2,
+        "graph": {"rank": 4, "mixing": "residual", "normalise": "logit", "reconstruction": 3.0},
+        "head": {"activation": "relu", "dropout": 0.2},
     },
     "train": {
         "epochs": 20,
@@ -103,7 +93,7 @@ RAINDROP_GRAPH: dict[str, dict[str, Any]] = {
     },
 }
 
-# What validation on split 1 of P12 has shown to help networks that overfit in a few epochs.
+# Chosen on validation (split 1 of P12) for networks that overfit within a few epochs.
 STEADY: dict[str, Any] = {
     "sampling": "natural",
     "bucketed": True,
@@ -121,7 +111,7 @@ TRANSFORMER_TUNED: dict[str, dict[str, Any]] = {
     "model": {"dropout": 0.3, "time_base": 100.0},
     "train": {**STEADY, "epochs": 6, "batch_size": 32, "ema_decay": 0.995},
 }
-# What validation on P12 has shown to help SeFT and those below it; docs/log.md has the figures.
+# Chosen on validation (P12) for SeFT and the models below it; docs/log.md has the measurements.
 TUNED: dict[str, Any] = {
     "sampling": "natural",
     "optimiser": "adamw",
@@ -157,7 +147,7 @@ MODELS: dict[str, Entry] = {
             "paper": {"model": {"imputation": "mean"}},
             "tuned": {
                 "model": {**TRANSFORMER_TUNED["model"], "imputation": "mean", "dropout": 0.5},
-                # A reading left out is a false mean here, which nothing tells from a true one.
+                # A dropped reading looks like a reading of the mean here, so fewer are dropped.
                 "train": {**TRANSFORMER_TUNED["train"], "epochs": 10, "drop_readings": 0.25, "drop_sensors": 0.0},
             },
         },

@@ -1,4 +1,4 @@
-"""GRU-D against its equations, step by step and sensor by sensor."""
+"""GRU-D compared with its equations, step by step and sensor by sensor."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from raindrop.models.baselines.grud import GRUD, GRUDConfig, before
-from raindrop.models.layers import at_slots
+from raindrop.models.baselines.grud import GRUD, GRUDConfig, last_readings
+from raindrop.models.layers import dense_values
 
 
 @pytest.fixture
@@ -55,37 +55,39 @@ def last_state(model, values, observed, times):
 
 @torch.no_grad()
 def test_the_gap_is_the_recursion_of_equation_2(batch):
-    delta = before(batch, at_slots(batch))[1]
+    delta = last_readings(batch, dense_values(batch))[1]
     grid = batch.grid()
     for b in range(6):
-        there = grid.present[b]
-        torch.testing.assert_close(delta[batch.slot_sample == b], gaps(grid.observed[b, there], grid.time[b, there]))
+        present = grid.present[b]
+        torch.testing.assert_close(
+            delta[batch.slot_sample == b], gaps(grid.observed[b, present], grid.time[b, present])
+        )
 
 
 @torch.no_grad()
 def test_the_last_state_is_equations_10_to_16(model, batch):
-    found, grid = model(batch).embedding, batch.grid()
+    embedding, grid = model(batch).embedding, batch.grid()
     for b in range(6):
-        there = grid.present[b]
-        wanted = last_state(model, grid.value[b, there], grid.observed[b, there], grid.time[b, there])
-        torch.testing.assert_close(found[b], wanted, rtol=1e-5, atol=1e-6)
-    assert not found[6].any()  # a sample without readings
+        present = grid.present[b]
+        expected = last_state(model, grid.value[b, present], grid.observed[b, present], grid.time[b, present])
+        torch.testing.assert_close(embedding[b], expected, rtol=1e-5, atol=1e-6)
+    assert not embedding[6].any()  # a sample without readings
 
 
 @torch.no_grad()
-def test_a_decay_that_was_driven_below_zero_stops_nothing(model, batch):
-    """max(0, .): a negative rate must not make a reading or the state grow."""
+def test_a_negative_decay_rate_does_not_amplify(model, batch):
+    """max(0, .): neither a reading nor the state may grow."""
     model.input_decay -= 10
     model.state_decay -= 10
-    found, grid = model(batch).embedding, batch.grid()
-    there = grid.present[0]
+    embedding, grid = model(batch).embedding, batch.grid()
+    present = grid.present[0]
     torch.testing.assert_close(
-        found[0], last_state(model, grid.value[0, there], grid.observed[0, there], grid.time[0, there])
+        embedding[0], last_state(model, grid.value[0, present], grid.observed[0, present], grid.time[0, present])
     )
 
 
 @torch.no_grad()
-def test_a_reading_fades_with_real_time(model, table, make_batch):
+def test_a_reading_decays_with_real_time(model, table, make_batch):
     """The same ranks with longer gaps give another state."""
     batch = make_batch(table)
     slower = replace(batch, time=batch.time * 5)

@@ -1,4 +1,4 @@
-"""IP-Net's interpolation and its reconstruction loss against loops written from its paper."""
+"""IP-Net's interpolation and its reconstruction loss, compared with loops written from its paper."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from math import exp, log
 
 import pytest
 import torch
-from class_tasks import classes
 from torch.nn.functional import softplus
 
 from raindrop.models.base import DataSpec
@@ -36,26 +35,26 @@ def model(table, make_spec):
 
 
 def readings(batch, b, v, kept=None):
-    """(time, value) of sensor v in sample b; one that was never read counts as 0 at time 0."""
-    found = [
+    """(time, value) of sensor v in sample b; without readings, one of 0 at time 0."""
+    rows = [
         (float(batch.time[slot]), float(value))
         for n, (value, sensor, slot) in enumerate(zip(batch.value, batch.sensor, batch.slot, strict=True))
         if batch.slot_sample[slot] == b and sensor == v and (kept is None or kept[n])
     ]
-    return found or [(0.0, 0.0)]
+    return rows or [(0.0, 0.0)]
 
 
 def expected(batch, alpha, point, b, v, kept=None):
     """lambda and sigma of the paper."""
-    found = readings(batch, b, v, kept)
-    kernel = [exp(-alpha * (point - t) ** 2) for t, _ in found]
-    return sum(kernel), sum(w * x for w, (_, x) in zip(kernel, found, strict=True)) / sum(kernel)
+    rows = readings(batch, b, v, kept)
+    kernel = [exp(-alpha * (point - t) ** 2) for t, _ in rows]
+    return sum(kernel), sum(w * x for w, (_, x) in zip(kernel, rows, strict=True)) / sum(kernel)
 
 
-@pytest.mark.parametrize("some", [False, True])
-def test_intensity_smooth_and_transient_are_kernel_sums(batch, time, smoother, some):
+@pytest.mark.parametrize("hold_out", [False, True])
+def test_intensity_smooth_and_transient_are_kernel_sums(batch, time, smoother, hold_out):
     points = torch.linspace(0, 48, POINTS).expand(5, -1)
-    kept = torch.arange(len(time)) % 3 > 0 if some else None
+    kept = torch.arange(len(time)) % 3 > 0 if hold_out else None
     with torch.no_grad():
         smoothed = smoother(batch, time, points, kept=kept, sharpness=3.0)
         alpha = softplus(smoother.raw_alpha)
@@ -77,8 +76,8 @@ def test_sensors_are_mixed_by_rho_and_intensity(smoother):
     mixed = mix(value, log_intensity)
     intensity = log_intensity.exp()
     for d in range(4):
-        told = sum(mix.rho[e, d] * intensity[..., e] * value[..., e] for e in range(4)) / intensity.sum(-1)
-        torch.testing.assert_close(mixed[..., d], told)
+        weighted = sum(mix.rho[e, d] * intensity[..., e] * value[..., e] for e in range(4))
+        torch.testing.assert_close(mixed[..., d], weighted / intensity.sum(-1))
 
 
 def test_a_point_far_from_every_reading_takes_the_nearest_one(batch, time):
@@ -92,34 +91,35 @@ def test_a_point_far_from_every_reading_takes_the_nearest_one(batch, time):
     assert smoothed.log_intensity.isfinite().all()
 
 
-def test_the_prediction_sees_trend_intensity_and_what_the_trend_leaves_out(model, batch, time):
+def test_the_inputs_of_the_gru_are_trend_intensity_and_what_the_trend_leaves_out(model, batch):
     with torch.no_grad():
-        series = model.interpolate(batch, model.clock(batch.time)[batch.slot])
-        points = model.points.expand(5, -1)
-        smoothed = model.smooth(batch, model.clock(batch.time)[batch.slot], points, sharpness=10.0)
+        time = model.clock(batch.time, like=batch.value)[batch.slot]
+        series = model.interpolate(batch, time)
+        smoothed = model.smooth(batch, time, model.points.expand(5, -1), sharpness=10.0)
     tau, intensity, rest = series.split(4, dim=-1)
     torch.testing.assert_close(tau, model.mix(smoothed.value, smoothed.log_intensity))
     torch.testing.assert_close(intensity, smoothed.log_intensity.exp())
     torch.testing.assert_close(rest, smoothed.sharp - tau)
 
 
-def test_the_penalty_is_the_error_at_held_out_readings_told_from_the_others(model, batch, time):
+def test_the_penalty_is_the_error_at_held_out_readings_predicted_from_the_others(model, batch):
     torch.nn.init.uniform_(model.smooth.raw_alpha, -6.0, -3.0)
     torch.nn.init.normal_(model.mix.rho)
-    time = model.clock(time)
+    slot_time = model.clock(batch.time, like=batch.value)
     torch.manual_seed(3)
-    held = torch.rand_like(batch.value) < 0.2
-    assert held.any()
+    held_out = torch.rand_like(batch.value) < 0.2
+    assert held_out.any()
     torch.manual_seed(3)
     with torch.no_grad():
-        penalty = float(model.reconstruct(batch, time))
+        penalty = float(model.reconstruction_error(batch, slot_time))
         alpha, rho = softplus(model.smooth.raw_alpha), model.mix.rho.detach()
     series = {}
-    for n in torch.nonzero(held)[:, 0].tolist():
-        b, v, point = int(batch.sample[n]), int(batch.sensor[n]), float(time[n])
-        parts = [expected(batch, float(alpha[e]), point, b, e, ~held) for e in range(4)]
-        told = sum(float(rho[e, v]) * parts[e][0] * parts[e][1] for e in range(4)) / sum(part[0] for part in parts)
-        series.setdefault((b, v), []).append((told - min(5.0, max(-5.0, float(batch.value[n])))) ** 2)
+    for n in torch.nonzero(held_out)[:, 0].tolist():
+        b, v, point = int(batch.sample[n]), int(batch.sensor[n]), float(slot_time[batch.slot[n]])
+        parts = [expected(batch, float(alpha[e]), point, b, e, ~held_out) for e in range(4)]
+        weighted = sum(float(rho[e, v]) * parts[e][0] * parts[e][1] for e in range(4))
+        predicted = weighted / sum(part[0] for part in parts)
+        series.setdefault((b, v), []).append((predicted - min(5.0, max(-5.0, float(batch.value[n])))) ** 2)
     assert penalty == pytest.approx(sum(sum(e) / len(e) for e in series.values()) / len(series), rel=1e-4)
 
 
@@ -133,10 +133,12 @@ def test_readings_are_held_out_in_training_only(model, batch):
 
 
 def test_the_window_does_not_depend_on_the_unit_of_time():
-    hours, seconds = (Clock(DataSpec(("a",), classes(2), window=(0.0, end)), 48.0) for end in (48.0, 48 * 3600.0))
-    torch.testing.assert_close(hours(torch.tensor([1.0, 12.0])), seconds(torch.tensor([3600.0, 43200.0])))
+    hours, seconds = (Clock(DataSpec(("a",), 2, window=(0.0, end)), 48.0) for end in (48.0, 48 * 3600.0))
+    torch.testing.assert_close(
+        hours.rescale(torch.tensor([1.0, 12.0])), seconds.rescale(torch.tensor([3600.0, 43200.0]))
+    )
     assert hours.reference(5).tolist() == [0.0, 12.0, 24.0, 36.0, 48.0]
 
 
-def test_readings_that_all_share_one_time_have_a_clock_too():
-    assert Clock(DataSpec(("a",), classes(2), window=(3.0, 3.0)), 48.0)(torch.tensor([3.0, 4.0])).isfinite().all()
+def test_a_window_of_length_0_keeps_the_unit_of_time():
+    assert Clock(DataSpec(("a",), 2, window=(3.0, 3.0)), 48.0).rescale(torch.tensor([3.0, 4.0])).tolist() == [0.0, 1.0]

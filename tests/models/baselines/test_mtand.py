@@ -1,4 +1,4 @@
-"""mTAND against its equations."""
+"""mTAND compared with its equations."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def interpolate(model, values, observed, times, window):
         for head in range(config.heads):
             query = embed(model, head, reference) @ model.w[head]
             score = [float(query @ (embed(model, head, t) @ model.v[head])) / math.sqrt(len(query)) for t in scaled]
-            x, read = [], []
+            x, present = [], []
             for d in range(observed.shape[1]):
-                there = [i for i in range(len(times)) if observed[i, d]]
-                total = sum(math.exp(score[i]) for i in there)
-                x.append(sum(math.exp(score[i]) / total * float(values[i, d]) for i in there))
-                read.append(float(bool(there)))
-            row += x + read
+                rows_of_d = [i for i in range(len(times)) if observed[i, d]]
+                total = sum(math.exp(score[i]) for i in rows_of_d)
+                x.append(sum(math.exp(score[i]) / total * float(values[i, d]) for i in rows_of_d))
+                present.append(float(bool(rows_of_d)))
+            row += x + present
         rows.append(row)
     return torch.tensor(rows)
 
@@ -58,11 +58,11 @@ def interpolate(model, values, observed, times, window):
 @pytest.mark.parametrize("heads", [1, 2])
 def test_interpolation_is_equations_2_and_3(build, batch, heads, window):
     model, grid = build(window, heads=heads), batch.grid()
-    found = model.interpolate(batch)
+    interpolated = model.interpolate(batch)
     for b in range(6):
-        there = grid.present[b]
-        wanted = interpolate(model, grid.value[b, there], grid.observed[b, there], grid.time[b, there], window)
-        torch.testing.assert_close(found[b], wanted, rtol=1e-4, atol=1e-5)
+        present = grid.present[b]
+        expected = interpolate(model, grid.value[b, present], grid.observed[b, present], grid.time[b, present], window)
+        torch.testing.assert_close(interpolated[b], expected, rtol=1e-4, atol=1e-5)
 
 
 @torch.no_grad()
@@ -71,15 +71,15 @@ def test_the_embedding_is_the_last_state_of_a_gru_over_the_references(build, bat
     x, h = model.U(model.interpolate(batch)), torch.zeros(6, 6)
     gru = model.gru
     for k in range(5):
-        given = x[:, k] @ gru.weight_ih_l0.T + gru.bias_ih_l0
-        kept = h @ gru.weight_hh_l0.T + gru.bias_hh_l0
-        r, z = torch.sigmoid(given[:, :6] + kept[:, :6]), torch.sigmoid(given[:, 6:12] + kept[:, 6:12])
-        h = (1 - z) * torch.tanh(given[:, 12:] + r * kept[:, 12:]) + z * h
+        from_x = x[:, k] @ gru.weight_ih_l0.T + gru.bias_ih_l0
+        from_h = h @ gru.weight_hh_l0.T + gru.bias_hh_l0
+        r, z = torch.sigmoid(from_x[:, :6] + from_h[:, :6]), torch.sigmoid(from_x[:, 6:12] + from_h[:, 6:12])
+        h = (1 - z) * torch.tanh(from_x[:, 12:] + r * from_h[:, 12:]) + z * h
     torch.testing.assert_close(model(batch).embedding, h, rtol=1e-5, atol=1e-6)
 
 
 @torch.no_grad()
-def test_a_single_reading_is_its_interpolation_everywhere(build, batch):
+def test_a_single_reading_is_interpolated_as_a_constant(build, batch):
     model = build()
     row = model.interpolate(batch)[4]  # one reading, of the last sensor
     reading = batch.value[batch.sample == 4]
@@ -88,23 +88,23 @@ def test_a_single_reading_is_its_interpolation_everywhere(build, batch):
     assert row[:, 4:].tolist() == [[0, 0, 0, 1]] * 5
 
 
-def test_attention_as_sharp_as_it_gets_stays_finite_and_can_learn(build, batch):
+def test_very_sharp_attention_stays_finite_and_has_gradients(build, batch):
     model = build()
     with torch.no_grad():
         model.w *= 1e4
     output = model(batch)
-    output.scores.sum().backward()
-    found = model.interpolate(batch)
-    assert found.isfinite().all()
-    assert found[..., :4].abs().max() <= batch.value.abs().max() + 1e-5  # a mean of readings
-    read = torch.zeros(6, 4).index_put((batch.sample, batch.sensor), torch.ones(()))
-    assert torch.equal(found[..., 4:], read[:, None].expand(-1, 5, -1))  # none is forgotten, however faint
+    output.logits.sum().backward()
+    interpolated = model.interpolate(batch)
+    assert interpolated.isfinite().all()
+    assert interpolated[..., :4].abs().max() <= batch.value.abs().max() + 1e-5  # a mean of readings
+    present = torch.zeros(6, 4).index_put((batch.sample, batch.sensor), torch.ones(()))
+    assert torch.equal(interpolated[..., 4:], present[:, None].expand(-1, 5, -1))  # no weight underflows to 0
     assert all(weight.grad.isfinite().all() for weight in model.parameters())
 
 
 @torch.no_grad()
 def test_references_span_the_window_of_the_data(build, batch):
     """The same data in another unit, with its window, gives the same."""
-    hours = build((0.0, 48.0))(batch).scores
-    minutes = build((0.0, 2880.0))(replace(batch, time=batch.time * 60)).scores
+    hours = build((0.0, 48.0))(batch).logits
+    minutes = build((0.0, 2880.0))(replace(batch, time=batch.time * 60)).logits
     torch.testing.assert_close(hours, minutes, rtol=1e-4, atol=1e-5)

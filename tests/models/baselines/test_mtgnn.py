@@ -1,4 +1,4 @@
-"""MTGNN's graph, propagation and temporal convolution against its paper."""
+"""MTGNN's graph, propagation and temporal convolution, compared with its paper."""
 
 from __future__ import annotations
 
@@ -69,21 +69,21 @@ def test_the_inception_is_a_causal_convolution_within_each_sample(batch, dilatio
 
 
 def test_the_graph_carries_from_sender_to_receiver(model, batch):
-    """With the hearing half alone, a sensor's state changes by another's reading exactly where there is an edge."""
+    """With inflow only, a sensor's state depends on another's exactly where there is an edge."""
     A = model.graph().detach()
     x = torch.randn(1, 4, 8, requires_grad=True)
     one_hop = MixHop(MTGNNConfig(width=8, depth=1))
     for v in range(4):
         (gradient,) = torch.autograd.grad(one_hop(x, A)[0, v].sum(), x)
-        heard = gradient[0].abs().sum(-1) > 0
-        assert heard.tolist() == [(u == v) or bool(A[v, u] > 0) for u in range(4)]
+        depends_on = gradient[0].abs().sum(-1) > 0
+        assert depends_on.tolist() == [(u == v) or bool(A[v, u] > 0) for u in range(4)]
     assert torch.equal(model(batch).edges[0], A.T)
 
 
 @torch.no_grad()
 def test_the_reading_indicator_is_an_input(table, batch, make_spec):
-    told = MTGNN(MTGNNConfig(width=8, layers=1, indicator=True), make_spec(table)).eval()
+    model = MTGNN(MTGNNConfig(width=8, layers=1, indicator=True), make_spec(table)).eval()
     value = batch.value * 0  # a reading of exactly the mean
     less = replace(batch, value=value[1:], sensor=batch.sensor[1:], slot=batch.slot[1:])
     assert batch.slot[0] == batch.slot[1]  # the timestamp stays
-    assert not torch.allclose(told(replace(batch, value=value)).scores[0], told(less).scores[0])
+    assert not torch.allclose(model(replace(batch, value=value)).logits[0], model(less).logits[0])

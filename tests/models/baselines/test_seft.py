@@ -1,4 +1,4 @@
-"""SeFT against loops written from its paper."""
+"""SeFT compared with loops written from its paper."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ def build(table, make_spec, **settings):
 
 def elements(model, batch, b):
     """The set of sample b: its statics, then its readings."""
-    found = [model.encode_statics(batch.statics[b])]
+    rows = [model.encode_statics(batch.statics[b])]
     for value, sensor, slot in zip(batch.value, batch.sensor, batch.slot, strict=True):
         if batch.slot_sample[slot] == b:
-            time = model.clock(batch.time[slot])
+            time = model.clock.rescale(batch.time[slot])
             waves = [wave for scale in (1.0, 100.0) for wave in (torch.sin(time / scale), torch.cos(time / scale))]
             one_hot = [float(sensor == v) for v in range(batch.num_sensors)]
-            found.append(torch.tensor([*waves, value, *one_hot]))
-    return torch.stack(found)
+            rows.append(torch.tensor([*waves, value, *one_hot], dtype=torch.float32))
+    return torch.stack(rows)
 
 
 @pytest.mark.parametrize("context", ["whole", "cumulative"])
 def test_a_sample_is_its_attended_set(table, batch, make_spec, context):
-    """Eq. 1 and 3-4, with keys that see the set's context, which for the whole set any function f' may give."""
+    """Eq. 1 and 3-4. For the whole set, any function f' of it as context must give the same result."""
     model = build(table, make_spec, context=context)
     attention = model.attention
     with torch.no_grad():
@@ -49,20 +49,20 @@ def test_a_sample_is_its_attended_set(table, batch, make_spec, context):
                         upto = [attention.f(s[l]) for l in range(len(s)) if times[l] <= times[j]]
                         key = key + torch.stack(upto).mean(0) @ attention.W_context[i]
                     else:
-                        key = key + s.mean(0).exp().sum()  # some f'(S), the same for all: it must not matter
+                        key = key + s.mean(0).exp().sum()  # some f'(S), the same for all elements
                     scores.append(key @ attention.Q[i] / 7**0.5)
                 a = torch.softmax(torch.stack(scores), dim=0)
                 expected.append(sum(a[j] * model.h(s[j]) for j in range(len(s))))
             torch.testing.assert_close(embedding[b], torch.cat(expected), rtol=1e-4, atol=1e-5)
 
 
-def test_the_running_mean_of_a_sample_does_not_hear_of_the_others(batch):
+def test_the_cumulative_mean_of_a_sample_does_not_depend_on_the_others(batch):
     x = torch.randn(5 + len(batch.value), 3)
     mean = cumulative_mean(batch, x)
-    loud = x.clone()
-    loud[:5][0], loud[5:][batch.sample == 0] = 1e6, 1e6
+    changed = x.clone()
+    changed[:5][0], changed[5:][batch.sample == 0] = 1e6, 1e6
     others = torch.cat([torch.arange(5) != 0, batch.sample != 0])
-    torch.testing.assert_close(cumulative_mean(batch, loud)[others], mean[others], rtol=0, atol=1e-6)
+    torch.testing.assert_close(cumulative_mean(batch, changed)[others], mean[others], rtol=0, atol=1e-6)
 
 
 def test_the_order_of_readings_at_one_time_does_not_matter(table, batch, make_spec):
@@ -83,7 +83,7 @@ def test_attention_is_dropped_in_training_only(table, batch, make_spec):
         assert not torch.equal(model(batch).scores, model(batch).scores)
 
 
-def test_the_cumulative_context_acts(table, batch, make_spec):
+def test_the_cumulative_context_learns(table, batch, make_spec):
     model = build(table, make_spec, context="cumulative")
     model(batch).scores.sum().backward()
     assert all(weight.grad.any() for weight in model.attention.f.parameters())

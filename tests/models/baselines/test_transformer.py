@@ -1,4 +1,4 @@
-"""Transformer and Trans-mean against loops, and what each may know of the gaps."""
+"""Transformer and Trans-mean compared with loops, and which of them can detect missing readings."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ def build(table, make_spec):
 
 def normalise(x, norm):
     mean = sum(x) / len(x)
-    spread = math.sqrt(sum((a - mean) ** 2 for a in x) / len(x) + norm.eps)
-    return torch.stack([(a - mean) / spread for a in x]) * norm.weight + norm.bias
+    deviation = math.sqrt(sum((a - mean) ** 2 for a in x) / len(x) + norm.eps)
+    return torch.stack([(a - mean) / deviation for a in x]) * norm.weight + norm.bias
 
 
 def encode(model, values, observed, times):
     """The embedding of one sample, timestamp by timestamp and head by head, from the equations."""
     config, tokens = model.config, []
-    for value, seen, time in zip(values, observed, times, strict=True):
-        given = [*value, *seen.float()] if config.imputation == "indicator" else list(value)
+    for value, mask, time in zip(values, observed, times, strict=True):
+        inputs = [*value, *mask.float()] if config.imputation == "indicator" else list(value)
         p = []
         for i in range(config.dim // 2):
             angle = float(time) / 10000 ** (2 * i / config.dim)
             p += [math.sin(angle), math.cos(angle)]
-        embedded = model.embed.weight @ torch.stack(given) + model.embed.bias
+        embedded = model.embed.weight @ torch.stack(inputs) + model.embed.bias
         tokens.append(math.sqrt(config.dim) * embedded + torch.tensor(p))
     width = config.dim // config.heads
     for layer in model.layers:
@@ -75,17 +75,17 @@ def encode(model, values, observed, times):
 @pytest.mark.parametrize("imputation", ["indicator", "mean"])
 def test_the_embedding_is_the_mean_of_attending_timestamps(build, batch, imputation, norm):
     model, grid = build(imputation=imputation, norm=norm), batch.grid()
-    found = model(batch).embedding
+    embedding = model(batch).embedding
     for b in range(5):
-        there = grid.present[b]
-        wanted = encode(model, grid.value[b, there], grid.observed[b, there], grid.time[b, there])
-        torch.testing.assert_close(found[b], wanted, rtol=1e-4, atol=1e-5)
-    assert not found[5].any()  # a sample without readings
+        present = grid.present[b]
+        expected = encode(model, grid.value[b, present], grid.observed[b, present], grid.time[b, present])
+        torch.testing.assert_close(embedding[b], expected, rtol=1e-4, atol=1e-5)
+    assert not embedding[5].any()  # a sample without readings
 
 
 @torch.no_grad()
 @pytest.mark.parametrize(("imputation", "differs"), [("indicator", True), ("mean", False)])
-def test_only_the_transformer_can_tell_a_mean_reading_from_none(build, batch, imputation, differs):
+def test_only_the_indicator_separates_a_reading_of_the_mean_from_a_missing_one(build, batch, imputation, differs):
     slot, sensor = (~batch.observed).nonzero()[0]
     added = replace(
         batch,
@@ -100,7 +100,7 @@ def test_only_the_transformer_can_tell_a_mean_reading_from_none(build, batch, im
 
 
 @torch.no_grad()
-def test_the_real_times_matter_not_their_ranks(build, batch):
+def test_the_encoding_is_of_real_times_not_of_ranks(build, batch):
     model = build()
     later = replace(batch, time=batch.time * 3)
     difference = (model(later).scores - model(batch).scores).abs().amax(1)
@@ -108,12 +108,12 @@ def test_the_real_times_matter_not_their_ranks(build, batch):
     assert difference[5] == 0
 
 
-def test_a_size_that_heads_cannot_share_is_refused():
+def test_a_size_not_divisible_by_the_heads_is_an_error():
     with pytest.raises(ValueError, match="divisible by heads"):
         TransformerConfig(dim=10, heads=4)
 
 
-def test_settings_of_the_classifier_are_inherited_with_their_help_and_checked():
+def test_settings_of_the_classifier_are_inherited_with_help_and_validation():
     assert describe(TransformerConfig).keys() == {field.name for field in fields(TransformerConfig)}
     with pytest.raises(ConfigError, match="dropout"):
         make(TransformerConfig, {"dropout": 1.5})

@@ -1,1 +1,1 @@
-"""The models that Raindrop is compared with, one file each."""
+"""Baselines: the models that Raindrop is compared with, one file each."""

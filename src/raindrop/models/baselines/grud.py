@@ -10,9 +10,9 @@ For sensor d at the t-th timestamp s_t of a sample, with m its observation indic
     h~      = tanh(W x^ + U (r h^) + V m + b)                                        Eq. 15
     h       = (1 - z) h^ + z h~                                                      Eq. 16
 
-x' is the last reading, x~ the training mean, which is 0 after scaling. The last state goes to the classifier, beside
-the statics. All but Eq. 12-16 is one product for all timestamps; those run step by step over the samples that still
-have a timestamp, longest first, so a sample that has ended costs nothing.
+x' is the last reading, x~ the training mean, which is 0 after scaling. The last state and the statics go to the
+classifier. Everything but Eq. 12-16 is computed for all timestamps at once. Eq. 12-16 run step by step over the samples
+that still have a timestamp, longest first, so a sample that has ended costs nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from raindrop.batch.batch import Batch
 from raindrop.models.base import DataSpec, Model, Output
-from raindrop.models.layers import HeadConfig, at_slots, uniform
+from raindrop.models.layers import HeadConfig, dense_values, require_positive, times_like, uniform
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,19 +38,19 @@ class GRUDConfig(HeadConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require_positive("state_dim")
+        require_positive(self, "state_dim")
         if self.time_scale <= 0:
             raise ValueError(f"time_scale must be positive, not {self.time_scale}.")
 
 
 class GRUD(Model):
-    """A GRU whose inputs and state fade while nothing is read."""
+    """A GRU whose inputs and state decay while there are no readings."""
 
     def __init__(self, config: GRUDConfig, spec: DataSpec):
         super().__init__(config, spec)
         self.config = config
         dim, sensors = config.state_dim, spec.num_sensors
-        # Decays start slow and positive: max(0, .) is flat on the other side and would never learn.
+        # Decay rates start small and positive: below 0, max(0, .) has no gradient.
         self.input_decay = nn.Parameter(torch.rand(sensors) * 0.1)
         self.input_decay_bias = nn.Parameter(torch.rand(sensors) * 0.1)
         self.state_decay = nn.Parameter(torch.rand(sensors, dim) * 0.1 / sensors)
@@ -64,18 +64,18 @@ class GRUD(Model):
         self.head = config.head(dim, spec)
 
     def forward(self, batch: Batch) -> Output:
-        value = at_slots(batch)  # (s, u)
-        last, delta = before(batch, value)
+        value = dense_values(batch)  # (s, u)
+        last, delta = last_readings(batch, value)
         delta = delta / self.config.time_scale
         gamma_x = decay(delta * self.input_decay + self.input_decay_bias)  # Eq. 10
         filled = torch.where(batch.observed, value, gamma_x * last)  # Eq. 11
         inputs = filled @ self.W + batch.observed.to(value.dtype) @ self.V + self.b  # (s, 3 h)
         gamma_h = decay(delta @ self.state_decay + self.state_decay_bias)  # Eq. 10
-        state = self.walk(batch, inputs, gamma_h)  # Eq. 12-16
+        state = self.last_state(batch, inputs, gamma_h)  # Eq. 12-16
         return Output(self.head(state, batch.statics), state, state.new_zeros(()))
 
-    def walk(self, batch: Batch, inputs: Tensor, gamma_h: Tensor) -> Tensor:
-        """Eq. 12-16 over (s, 3 h) and (s, h): each sample's last state, 0 without a timestamp."""
+    def last_state(self, batch: Batch, inputs: Tensor, gamma_h: Tensor) -> Tensor:
+        """Eq. 12-16 for inputs (s, 3 h) and gamma_h (s, h): each sample's last state, 0 without a timestamp."""
         longest_first = torch.argsort(batch.samples.counts, descending=True, stable=True)
         position = torch.empty_like(longest_first)
         position[longest_first] = torch.arange(batch.num_samples, device=position.device)
@@ -100,12 +100,13 @@ def decay(x: Tensor) -> Tensor:
     return torch.exp(-torch.relu(x))
 
 
-def before(batch: Batch, value: Tensor) -> tuple[Tensor, Tensor]:
-    """x' and delta, (s, u) each: a sensor's last reading before a timestamp, 0 without one, and how long ago it was."""
+def last_readings(batch: Batch, value: Tensor) -> tuple[Tensor, Tensor]:
+    """x' and delta, (s, u) each: a sensor's last reading before a timestamp, 0 without one, and the time since then."""
     slot = torch.arange(batch.num_slots, device=value.device)[:, None]
     latest = torch.where(batch.observed, slot, -1).cummax(0).values[:-1]
     latest = torch.cat([latest.new_full((min(1, batch.num_slots), batch.num_sensors), -1), latest])
     first = batch.samples.offsets[batch.slot_sample][:, None]
     known = latest >= first
     since = torch.where(known, latest, first)
-    return value.gather(0, since) * known, (batch.time[:, None] - batch.time[since]).to(value.dtype)
+    delta = batch.time[:, None] - batch.time[since.cpu()]
+    return value.gather(0, since) * known, times_like(delta, value)

@@ -1,7 +1,7 @@
-"""Readings of each sensor smoothed to any points in time, as IP-Net and DGM2 do; ragged: no reading is padded.
+"""Kernel smoothing of each sensor's readings to given points in time, for IP-Net and DGM2. Nothing is padded.
 
-A kernel exp(-alpha (t - r)^2) is 0 in floating point a few hours from a reading. So the nearest reading's share is
-taken out of the exponent: w = exp(-alpha (d - nearest)) is 1 for the nearest and needs no logarithm of 0.
+A kernel exp(-alpha (t - r)^2) underflows to 0 a few hours from a reading. So the distance of the nearest reading is
+subtracted in the exponent: w = exp(-alpha (d - nearest)) is 1 for the nearest reading, and no logarithm of 0 appears.
 
 Axes: n a reading, b a sample, v a sensor, k a point in time.
 """
@@ -20,20 +20,19 @@ from raindrop.batch.ragged import Segments
 from raindrop.models.base import DataSpec, Model
 from raindrop.models.layers import Clock, StateHeadConfig
 
-SMALLEST = -60.0
-"""Log of the smallest weight: nothing beside the nearest reading's 1, and exp is slow on what it rounds to 0."""
+MIN_LOG_WEIGHT = -60.0  # negligible beside the nearest reading's 0, and large enough that exp does not underflow
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceConfig(StateHeadConfig):
-    """What models that look at readings through points in time have in common."""
+    """Settings of models that smooth readings to reference points."""
 
     reference_points: int = 48
     """Points r_k, evenly over the time span of the training readings."""
     window: float = 48.0
-    """Length given to that span; kernels start with alpha = 0.69 in this unit, hours where it is 48."""
+    """Length assigned to that span. Kernels start with alpha = 0.69 in this unit, which is hours if the span is 48."""
     outlier: float = 5.0
-    """A reading to be told that is further than this many standard deviations from the mean counts as this far."""
+    """Targets of the reconstruction are clipped to this many standard deviations."""
 
     def __post_init__(self) -> None:
         if self.reference_points < 2:
@@ -42,7 +41,7 @@ class ReferenceConfig(StateHeadConfig):
 
 @dataclass(frozen=True)
 class Smoothed:
-    """What the readings say at some points in time."""
+    """Values of all sensors at some points in time."""
 
     value: Tensor  # (b, k, v) kernel-weighted mean of the sensor's readings; 0, the mean of all, where it has none
     log_intensity: Tensor  # (b, k, v) log of the sum of the kernel over the readings
@@ -59,15 +58,15 @@ class KernelSmoother(nn.Module):
     def forward(
         self, batch: Batch, time: Tensor, points: Tensor, *, kept: Tensor | None = None, sharpness: float | None = None
     ) -> Smoothed:
-        """Readings at time (n,), without those not kept (n,), smoothed to points (b, k) of their samples.
+        """Readings at time (n,), only those where kept (n,), smoothed to points (b, k) of their samples.
 
-        A sensor without readings in a sample counts as one that read the mean of all, 0, at time 0.
+        A sensor without readings in a sample is treated as if it had one reading of 0, the mean, at time 0.
         """
         b, M, k = batch.num_samples, batch.num_sensors, points.shape[1]
         series, value, sample = batch.senders, batch.value, batch.sample
         if kept is not None:
             time, value, sample = time[kept], value[kept], sample[kept]
-            series = Segments.of(series.index[kept], series.num)
+            series = Segments.from_index(series.index[kept], series.num_segments)
         alpha = F.softplus(self.raw_alpha).repeat(b)[:, None]  # (bv, 1)
         with torch.no_grad():
             distance = (time[:, None] - points[sample]).square()  # (n, k)
@@ -77,18 +76,18 @@ class KernelSmoother(nn.Module):
             start = points.square()[:, None].expand(b, M, k).flatten(0, 1)
             nearest = torch.where(absent > 0, start, nearest)
             distance -= nearest[series.index]
-        log_weight = -series.spread(alpha) * distance
-        weight = log_weight.clamp_min(SMALLEST).exp()
+        log_weight = -series.broadcast(alpha) * distance
+        weight = log_weight.clamp_min(MIN_LOG_WEIGHT).exp()
         total = series.sum(weight) + absent  # (bv, k), at least 1
         smooth = [series.sum(weight * value[:, None]) / total, total.log() - alpha * nearest]
         if sharpness is not None:
-            weight = (sharpness * log_weight).clamp_min(SMALLEST).exp()
+            weight = (sharpness * log_weight).clamp_min(MIN_LOG_WEIGHT).exp()
             smooth.append(series.sum(weight * value[:, None]) / (series.sum(weight) + absent))
         return Smoothed(*(x.view(b, M, k).transpose(1, 2) for x in smooth))
 
 
 class SensorMixing(nn.Module):
-    """x_d = sum_d' rho_dd' lambda_d' x_d' / sum_d' lambda_d': sensors that were read nearby speak for the others."""
+    """x_d = sum_d' rho_dd' lambda_d' x_d' / sum_d' lambda_d': sensors with readings nearby have the most weight."""
 
     def __init__(self, num_sensors: int):
         super().__init__()
@@ -100,7 +99,7 @@ class SensorMixing(nn.Module):
 
 
 class ReferenceModel(Model):
-    """A model that sees readings smoothed to the same points r_k in every sample, sensors mixed."""
+    """Base of models that smooth readings to the same points r_k in every sample and mix sensors."""
 
     points: Tensor
 

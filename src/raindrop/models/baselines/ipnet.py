@@ -7,14 +7,14 @@ Sec. 3.2.1, first layer, each sensor d alone at reference points r_k:
     transient   gamma_kd  = the same with kappa alpha_d
 second layer, across sensors:
     tau_kd = sum_d' rho_dd' lambda_kd' sigma_kd' / sum_d' lambda_kd'
-What the prediction network sees at r_k is [tau, lambda, gamma - tau]: trend, intensity, what the trend leaves out.
+The prediction network gets [tau, lambda, gamma - tau] at r_k: trend, intensity, and what the trend leaves out.
 Sec. 3.2.2, prediction: a GRU over the reference points; its last state, with the statics, is classified.
-Sec. 3.2.3, learning: cross entropy + delta * squared error of tau at the times of readings that were held out, told
-from the readings that were not.
+Sec. 3.2.3, learning: cross entropy + delta * squared error of tau at the times of held-out readings, computed from the
+other readings.
 
-Where we differ: dropout is on the GRU's input only, while the authors' code also drops a fifth of its state from step
-to step, which torch's fused GRU cannot do. The mixing of sensors is the equation above; the authors' code mixes what is
-left of sigma after its mean over the reference points, and adds that mean again.
+Differences from the authors' code: dropout is on the GRU's input only, while theirs also drops a fifth of the state
+between steps, which torch's fused GRU cannot do. Sensors are mixed by the equation above; theirs first subtracts the
+mean of sigma over the reference points, and adds it again after mixing.
 
 Axes: n a reading, b a sample, v a sensor, k a reference point, t a timestamp.
 """
@@ -30,6 +30,7 @@ from raindrop.batch.batch import Batch
 from raindrop.batch.ragged import Segments
 from raindrop.models.base import DataSpec, Output
 from raindrop.models.baselines.interpolation import ReferenceConfig, ReferenceModel
+from raindrop.models.layers import PaddedLayout
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +40,7 @@ class IPNetConfig(ReferenceConfig):
     reference_points: int = 192
     """Points r_k, evenly over the time span of the training readings."""
     kappa: float = 10.0
-    """How much narrower the kernel of the transient part is."""
+    """Factor of alpha for the kernel of the transient part, which is narrower."""
     hidden: int = 100
     """Size of the GRU's state."""
     dropout: float = 0.2
@@ -65,12 +66,13 @@ class IPNet(ReferenceModel):
         self.head = config.head(config.hidden, spec)
 
     def forward(self, batch: Batch) -> Output:
-        time = batch.slots.spread(self.clock(batch.time))  # (n,)
+        slot_time = self.clock(batch.time, like=batch.value)  # (s,)
+        time = batch.slots.broadcast(slot_time)  # (n,)
         series = self.interpolate(batch, time)  # (b, k, 3v)
         embedding = self.gru(self.dropout(series))[1][0]  # (b, hidden)
         penalty = embedding.new_zeros(())
         if self.training and self.config.reconstruction:
-            penalty = self.config.reconstruction * self.reconstruct(batch, time)
+            penalty = self.config.reconstruction * self.reconstruction_error(batch, slot_time)
         return Output(self.head(embedding, batch.statics), embedding, penalty)
 
     def interpolate(self, batch: Batch, time: Tensor) -> Tensor:
@@ -80,17 +82,17 @@ class IPNet(ReferenceModel):
         tau = self.mix(smoothed.value, smoothed.log_intensity)
         return torch.cat([tau, smoothed.log_intensity.exp(), smoothed.sharp - tau], dim=-1)
 
-    def reconstruct(self, batch: Batch, time: Tensor) -> Tensor:
-        """Mean squared error of tau at held-out readings, mean over the readings of a series, then over series."""
-        held = torch.rand_like(batch.value) < self.config.held_out  # (n,)
-        if not held.any():
-            return time.new_zeros(())
-        grid = batch.grid()
-        smoothed = self.smooth(batch, time, self.clock(grid.time), kept=~held)
+    def reconstruction_error(self, batch: Batch, slot_time: Tensor) -> Tensor:
+        """Mean squared error of tau at held-out readings: mean over the readings of a series, then over series."""
+        held_out = torch.rand_like(batch.value) < self.config.held_out  # (n,)
+        if not held_out.any():
+            return slot_time.new_zeros(())
+        points = PaddedLayout.from_batch(batch).pad(slot_time)  # (b, t)
+        smoothed = self.smooth(batch, batch.slots.broadcast(slot_time), points, kept=~held_out)
         tau = self.mix(smoothed.value, smoothed.log_intensity)  # (b, t, v)
-        guess = tau[batch.sample, batch.rank[batch.slot], batch.sensor][held]
+        predicted = tau[batch.sample, batch.rank[batch.slot], batch.sensor][held_out]
         limit = self.config.outlier
-        error = (guess - batch.value[held].clamp(-limit, limit)).square()
-        _, series = torch.unique(batch.senders.index[held], return_inverse=True)
-        by_series = Segments.of(series, int(series.max()) + 1)
+        error = (predicted - batch.value[held_out].clamp(-limit, limit)).square()
+        _, series = torch.unique(batch.senders.index[held_out], return_inverse=True)
+        by_series = Segments.from_index(series, int(series.max()) + 1)
         return (by_series.sum(error) / by_series.counts).mean()

@@ -8,9 +8,9 @@ Readings x_id of sensor d at times t_id, reference times r_1 .. r_K spread evenl
     mTAN(r)[j] = sum over h and d of x^_hd(r) U_hdj                                               Eq. 1
     state = last state of a GRU over mTAN(r_1) .. mTAN(r_K), then a classifier                    Sec. 4.2, "mTAND-Enc"
 
-As in the authors' code the inputs are [value || observed], so a sensor that was never read is told from one that read
-the mean. Exponentials depend on d only through which i are observed: with E(r, i) = exp(score),
-x^ = (E value) / (E observed), two products per sample and never a (K, i, d) array. Statics join in the classifier.
+As in the authors' code the inputs are [value || observed], so a sensor without readings differs from one whose reading
+is the mean. The exponentials depend on d only through which i are observed: with E(r, i) = exp(score),
+x^ = (E value) / (E observed), two products per sample and no (K, i, d) array. Statics are added in the classifier.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from torch import Tensor, nn
 
 from raindrop.batch.batch import Batch
 from raindrop.models.base import DataSpec, Model, Output
-from raindrop.models.layers import Clock, HeadConfig, at_slots, uniform
+from raindrop.models.layers import Clock, HeadConfig, dense_values, require_positive, uniform
 
-FAINTEST = -60.0  # log of the smallest attention beside the largest of a sample, so that no sum becomes 0
+MIN_LOG_WEIGHT = -60.0  # relative to the largest weight of a sample, so that no sum is 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +35,11 @@ class MTANDConfig(HeadConfig):
     references: int = 128
     """K, number of reference times."""
     time_dim: int = 128
-    """Size of the time embeddings of all heads together."""
+    """Size of the time embeddings, all heads concatenated."""
     heads: int = 1
     """H, number of time embeddings."""
     frequency: float = 1.0
-    """Largest omega at first; times are scaled so that the training readings lie in 0 to 1."""
+    """Largest initial omega; times are scaled so that the training readings lie between 0 and 1."""
     state_dim: int = 128
     """Size of mTAN(r) and of the GRU's state."""
     hidden: int = 300
@@ -49,13 +49,13 @@ class MTANDConfig(HeadConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require_positive("references", "time_dim", "heads", "state_dim")
+        require_positive(self, "references", "time_dim", "heads", "state_dim")
         if self.time_dim % self.heads or self.time_dim // self.heads < 2:
             raise ValueError(f"time_dim must be divisible by heads, at least 2 for each; {self.time_dim} is not.")
 
 
 class MTAND(Model):
-    """Readings are interpolated at reference times by learned attention, and a GRU reads those."""
+    """Readings -> interpolation at reference times by learned attention -> GRU -> class."""
 
     references: Tensor
 
@@ -77,18 +77,18 @@ class MTAND(Model):
         return Output(self.head(state, batch.statics), state, state.new_zeros(()))
 
     def interpolate(self, batch: Batch) -> Tensor:
-        """x^ of Eq. 2, and beside it whether the sensor was read at all: (b, K, h 2u)."""
-        score = self.scores(self.clock(batch.time))  # (s, h K)
+        """x^ of Eq. 2, and whether the sensor has readings: (b, K, h 2u)."""
+        score = self.scores(self.clock(batch.time, like=batch.value))  # (s, h K)
         with torch.no_grad():
             top = score.new_full((batch.num_samples, score.shape[1]), -torch.inf)
             top = top.scatter_reduce(0, batch.slot_sample[:, None].expand_as(score), score, "amax")
-        E = torch.exp((score - top[batch.slot_sample]).clamp_min(FAINTEST))
+        E = torch.exp((score - top[batch.slot_sample]).clamp_min(MIN_LOG_WEIGHT))
         observed = batch.observed.to(E.dtype)
-        total = batch.blocks.weighted_sum(E, torch.cat([at_slots(batch), observed], dim=1))  # (b, h K, 2u)
+        total = batch.blocks.weighted_sum(E, torch.cat([dense_values(batch), observed], dim=1))  # (b, h K, 2u)
         numerator, denominator = total.chunk(2, dim=2)
-        read = denominator > 0
-        x = numerator / denominator.masked_fill(~read, 1.0)
-        both = torch.cat([x, read.to(x.dtype)], dim=2)
+        present = denominator > 0
+        x = numerator / denominator.masked_fill(~present, 1.0)
+        both = torch.cat([x, present.to(x.dtype)], dim=2)
         return both.view(len(both), self.config.heads, self.config.references, -1).transpose(1, 2).flatten(2)
 
     def scores(self, time: Tensor) -> Tensor:

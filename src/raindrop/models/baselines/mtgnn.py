@@ -8,12 +8,12 @@ Sec. 4.4  dilated inception: convolutions over time with kernels 2, 3, 6, 7, one
           tanh(.) * sigmoid(.); the dilation grows by q from layer to layer
 Sec. 4.5  residual and skip connections; layer norm
 
-The series is mean-imputed: at every timestamp of the sample each sensor has its reading or 0, the mean. As the paper
-does for traffic, time is a further input. What is ours, for classification of series of any length:
-- all timestamps of all samples lie one after the other, and a convolution looks back within its sample, where it sees
-  zeros before the first timestamp: there is no padding;
+The series is mean-imputed: at every timestamp each sensor has its reading or 0, the mean. Time is a further input, as
+in the paper's traffic data. Our choices, for classification of series of any length:
+- the timestamps of all samples are concatenated, and a convolution looks back within its own sample only, with zeros
+  before the first timestamp: there is no padding;
 - layer norm is over sensors and width at one timestamp, instead of over a series of fixed length;
-- skip connections take every timestamp, and their mean over the sample's own timestamps is classified with the statics.
+- skip connections use every timestamp, and their mean over the sample's timestamps is classified with the statics.
 
 Axes: b a sample, s a timestamp of a sample, v a sensor, c the width.
 """
@@ -28,7 +28,7 @@ from torch.nn import functional as F
 
 from raindrop.batch.batch import Batch
 from raindrop.models.base import DataSpec, Model, Output
-from raindrop.models.layers import Clock, Head, at_slots, uniform
+from raindrop.models.layers import Clock, Head, dense_values, require_positive, uniform
 
 KERNELS = (2, 3, 6, 7)
 
@@ -40,7 +40,7 @@ class MTGNNConfig:
     width: int = 16
     """c, size of the state of a sensor at a timestamp; a multiple of 4, one part for each kernel."""
     skip_width: int = 32
-    """Size of what each layer hands to the output."""
+    """Size of each layer's skip connection to the output."""
     layers: int = 5
     """Rounds of temporal convolution and graph convolution."""
     dilation: float = 2.0
@@ -60,7 +60,7 @@ class MTGNNConfig:
     indicator: bool = False
     """A third input beside value and time: 1 where the sensor has a reading. Not in the paper."""
     window: float = 1.0
-    """Length given to the time span of the training readings."""
+    """Length assigned to the time span of the training readings."""
     static_dim: int = 32
     """Size of the projected statics."""
     head_hidden: int = 64
@@ -69,9 +69,7 @@ class MTGNNConfig:
     def __post_init__(self) -> None:
         if self.width < 4 or self.width % 4:
             raise ValueError(f"width must be a multiple of 4, not {self.width}.")
-        for name in ("layers", "neighbours", "depth"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        require_positive(self, "layers", "neighbours", "depth")
 
 
 class MTGNN(Model):
@@ -97,58 +95,58 @@ class MTGNN(Model):
 
     def forward(self, batch: Batch) -> Output:
         A = self.graph()  # (v, v), receiver by sender
-        value = at_slots(batch)  # (s, v)
-        inputs = [value, self.clock(batch.time)[:, None].expand_as(value)]
+        value = dense_values(batch)  # (s, v)
+        inputs = [value, self.clock(batch.time, like=value)[:, None].expand_as(value)]
         if self.config.indicator:
             inputs.append(batch.observed.to(value.dtype))
         x = self.start(torch.stack(inputs, dim=-1))  # (s, v, c)
         skip = self.skip_start(x.flatten(1))  # (s, skip)
         for layer in self.layers:
-            x, told = layer(x, A, batch.rank)
-            skip = skip + told
+            x, layer_skip = layer(x, A, batch.rank)
+            skip = skip + layer_skip
         embedding = batch.samples.sum(F.relu(skip)) / batch.samples.counts.clamp_min(1)[:, None]
         edges = A.T.expand(batch.num_samples, -1, -1)  # (b, sender, receiver)
         return Output(self.head(embedding, batch.statics), embedding, x.new_zeros(()), edges)
 
 
 class LearnedGraph(nn.Module):
-    """Sec. 4.2: a sparse directed graph; what i hears from j, j does not hear from i."""
+    """Sec. 4.2: a sparse directed graph; where i receives from j, j does not receive from i."""
 
     def __init__(self, config: MTGNNConfig, num_sensors: int):
         super().__init__()
-        self.a, self.kept = config.saturation, min(config.neighbours, num_sensors)
+        self.a, self.neighbours = config.saturation, min(config.neighbours, num_sensors)
         self.E_1, self.E_2 = (nn.Parameter(torch.randn(num_sensors, config.node_dim)) for _ in range(2))
         bound = config.node_dim**-0.5
         self.T_1, self.T_2 = (uniform(config.node_dim, config.node_dim, bound=bound) for _ in range(2))
 
     def forward(self) -> Tensor:
-        """A (v, v), row by row what a sensor hears from the others."""
+        """A (v, v): row i has the weights with which sensor i receives from the others."""
         first, second = torch.tanh(self.a * self.E_1 @ self.T_1), torch.tanh(self.a * self.E_2 @ self.T_2)
         A = F.relu(torch.tanh(self.a * (first @ second.T - second @ first.T)))
-        top = A.detach().topk(self.kept, dim=1).indices
+        top = A.detach().topk(self.neighbours, dim=1).indices
         return A * torch.zeros_like(A).scatter(1, top, 1.0)
 
 
 class Layer(nn.Module):
-    """Sec. 4.4 and 4.3: time, then the graph both ways, with residual and skip connections."""
+    """Sec. 4.4 and 4.3: convolution over time, then over the graph both ways; residual and skip connections."""
 
     def __init__(self, config: MTGNNConfig, num_sensors: int, *, dilation: int):
         super().__init__()
         self.time = GatedInception(config.width, dilation)
         self.dropout = nn.Dropout(config.dropout)
         self.skip = nn.Linear(config.width * num_sensors, config.skip_width)
-        self.hear, self.tell = MixHop(config), MixHop(config)
+        self.inflow, self.outflow = MixHop(config), MixHop(config)
         self.norm = nn.LayerNorm([num_sensors, config.width])
 
     def forward(self, x: Tensor, A: Tensor, rank: Tensor) -> tuple[Tensor, Tensor]:
         """x (s, v, c) -> the same, and the skip connection (s, skip)."""
         h = self.dropout(self.time(x, rank))
-        out = self.norm(self.hear(h, A) + self.tell(h, A.T) + x)
+        out = self.norm(self.inflow(h, A) + self.outflow(h, A.T) + x)
         return out, self.skip(out.flatten(1))
 
 
 class GatedInception(nn.Module):
-    """Sec. 4.4: tanh(conv) * sigmoid(conv), a quarter of each from every kernel; one of size k sees k timestamps."""
+    """Sec. 4.4: tanh(conv) * sigmoid(conv), with a quarter of the outputs from each kernel size."""
 
     def __init__(self, width: int, dilation: int):
         super().__init__()
@@ -157,7 +155,7 @@ class GatedInception(nn.Module):
 
     def forward(self, x: Tensor, rank: Tensor) -> Tensor:  # (s, v, c), (s,)
         past = torch.cat([earlier(x, rank, self.dilation * lag) for lag in range(max(KERNELS))], dim=-1)  # (s, v, 7c)
-        # Short kernels get zeros for what they do not see: one product instead of four, over the same rows.
+        # Short kernels are padded with zero weights: one matrix product instead of four.
         weights, biases = zip(*(tuple(kernel.parameters()) for kernel in self.kernels), strict=True)
         weight = torch.cat([F.pad(w, (0, past.shape[-1] - w.shape[1])) for w in weights])
         out = F.linear(past, weight, torch.cat(biases))  # (s, v, 2c)
@@ -166,11 +164,11 @@ class GatedInception(nn.Module):
 
 
 def earlier(x: Tensor, rank: Tensor, lag: int) -> Tensor:
-    """(s, ...) what stood at the timestamp `lag` before in the same sample, 0 where there was none."""
+    """(s, ...) the entry of the timestamp `lag` steps before in the same sample, 0 where there is none."""
     if lag == 0:
         return x
-    there = (rank >= lag).view(-1, *[1] * (x.dim() - 1))
-    return torch.where(there, x.roll(lag, 0), 0.0)
+    exists = (rank >= lag).view(-1, *[1] * (x.dim() - 1))
+    return torch.where(exists, x.roll(lag, 0), 0.0)
 
 
 class MixHop(nn.Module):

@@ -1,12 +1,12 @@
 """ODE-RNN (Rubanova, Chen and Duvenaud, "Latent ODEs for Irregularly-Sampled Time Series", NeurIPS 2019), Algorithm 1.
 
     h'_i = ODESolve(f, h_{i-1}, (t_{i-1}, t_i))      between timestamps the state follows dh/dt = f(h)
-    h_i  = GRUCell(h'_i, [x_i, m_i])                 at a timestamp it takes in the readings x_i, with m_i who was read
-and the state after the last timestamp, with the statics, is classified.
+    h_i  = GRUCell(h'_i, [x_i, m_i])                 at a timestamp it is updated by the readings x_i and their mask m_i
+The state after the last timestamp is classified, with the statics.
 
-The solver takes the same number of steps over every gap, each as long as its share of the gap; so all samples step
-together, and no sample's steps depend on who else is in the batch. Samples lie longest first, and a sample that has
-ended takes no further part: nothing is padded. The only loop is the one over timestamps.
+The solver takes the same number of equal steps over every gap, so all samples can step at once, and no sample's steps
+depend on the rest of the batch. Samples are sorted longest first, and a sample that has ended is left out: nothing is
+padded. The only loop is the one over timestamps.
 
 Axes: s a timestamp of a sample, b a sample, h the state.
 """
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from raindrop.batch.batch import Batch
 from raindrop.models.base import DataSpec, Model, Output
-from raindrop.models.layers import Clock, StateHeadConfig, at_slots
+from raindrop.models.layers import Clock, StateHeadConfig, dense_values, require_positive, times_like
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,20 +41,18 @@ class ODERNNConfig(StateHeadConfig):
     steps: int = 1
     """Solver steps over the gap between two timestamps."""
     window: float = 1.0
-    """Length given to the time span of the training readings; the paper's times run from 0 to 1."""
+    """Length assigned to the time span of the training readings; the paper's times run from 0 to 1."""
     head_hidden: int = 300
     """Neurons in the classifier's first layer."""
     dropout: float = 0.0
     """Dropout in the classifier."""
 
     def __post_init__(self) -> None:
-        for name in ("hidden", "layers", "steps"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        require_positive(self, "hidden", "layers", "steps")
 
 
 class ODERNN(Model):
-    """Readings -> a state that flows between timestamps and jumps at them -> class."""
+    """Readings -> a state that follows an ODE between timestamps and is updated at them -> class."""
 
     def __init__(self, config: ODERNNConfig, spec: DataSpec):
         super().__init__(config, spec)
@@ -67,46 +65,46 @@ class ODERNN(Model):
         self.head = config.head(config.hidden, spec, config.dropout)
 
     def forward(self, batch: Batch) -> Output:
-        x = at_slots(batch)  # (s, v)
-        told = self.jump.of_readings(torch.cat([x, batch.observed.to(x.dtype)], dim=-1))  # (s, 3h)
-        time = self.clock(batch.time)
-        gap = (time - time.roll(1))[:, None]  # (s, 1); that of a sample's first timestamp is never used
+        x = dense_values(batch)  # (s, v)
+        inputs = self.jump.from_readings(torch.cat([x, batch.observed.to(x.dtype)], dim=-1))  # (s, 3h)
+        time = self.clock.rescale(batch.time)
+        gap = times_like(time - time.roll(1), like=x)[:, None]  # (s, 1); not used at a sample's first timestamp
 
         lengths, order = torch.sort(batch.samples.counts, descending=True, stable=True)
         first = batch.samples.offsets[order]
-        taking_part = [int((lengths > i).sum()) for i in range(int(lengths[0]) if batch.num_slots else 0)]
+        running = [int((lengths > i).sum()) for i in range(int(lengths[0]) if batch.num_slots else 0)]
         h = x.new_zeros(batch.num_samples, self.config.hidden)
         ended = []
-        for i, count in enumerate(taking_part):
+        for i, count in enumerate(running):
             if count < len(h):
                 ended.append(h[count:])
                 h = h[:count]
             s = first[:count] + i
             flowed = flow(self.f, h, gap[s], self.config.steps, self.config.solver) if i else h
-            h = self.jump(told[s], flowed)
+            h = self.jump(inputs[s], flowed)
         last = torch.cat([h, *ended[::-1]])
         embedding = torch.empty_like(last).index_copy(0, order, last)  # (b, h), in the samples' own order
         return Output(self.head(embedding, batch.statics), embedding, x.new_zeros(()))
 
 
 class GRUJump(nn.Module):
-    """A GRU cell whose part that sees the readings is computed for all timestamps at once."""
+    """A GRU cell that takes its readings already multiplied by the weights, for all timestamps at once."""
 
     def __init__(self, inputs: int, hidden: int):
         super().__init__()
-        self.of_readings = nn.Linear(inputs, 3 * hidden)
-        self.of_state = nn.Linear(hidden, 3 * hidden)
+        self.from_readings = nn.Linear(inputs, 3 * hidden)
+        self.from_state = nn.Linear(hidden, 3 * hidden)
 
-    def forward(self, told: Tensor, h: Tensor) -> Tensor:  # (b, 3h), (b, h)
-        tell_r, tell_z, tell_n = told.chunk(3, dim=-1)
-        hold_r, hold_z, hold_n = self.of_state(h).chunk(3, dim=-1)
-        reset, keep = torch.sigmoid(tell_r + hold_r), torch.sigmoid(tell_z + hold_z)
-        new = torch.tanh(tell_n + reset * hold_n)
-        return new + keep * (h - new)
+    def forward(self, inputs: Tensor, h: Tensor) -> Tensor:  # (b, 3h), (b, h)
+        input_r, input_z, input_n = inputs.chunk(3, dim=-1)
+        state_r, state_z, state_n = self.from_state(h).chunk(3, dim=-1)
+        r, z = torch.sigmoid(input_r + state_r), torch.sigmoid(input_z + state_z)
+        n = torch.tanh(input_n + r * state_n)
+        return n + z * (h - n)
 
 
 def flow(f: Callable[[Tensor], Tensor], h: Tensor, gap: Tensor, steps: int, solver: str) -> Tensor:
-    """The state a time gap (b, 1) later, along dh/dt = f(h), in equal steps."""
+    """The state after a time gap (b, 1), following dh/dt = f(h) in equal steps."""
     dt = gap / steps
     for _ in range(steps):
         k1 = f(h)

@@ -1,13 +1,13 @@
-"""SeFT (Horn et al., "Set Functions for Time Series", ICML 2020): a sample is a set of readings, and nothing is padded.
+"""SeFT (Horn et al., "Set Functions for Time Series", ICML 2020): a sample is a set of readings. Nothing is padded.
 
 Sec. 3.2  s_j = [p(t_j) || value || sensor, one-hot]; statics, encoded to the same width, are one more element
 Eq. 1     f(S) = g(sum_j a_j h(s_j)), with h and g networks of dense layers
 Eq. 3-4   K_ji = [f'(S), s_j] W_i, e_ji = K_ji . Q_i / sqrt(d), a_ji = softmax over j of e_ji, for each head i
           f'(S) = mean over the set of a further network (written psi in the published code)
 
-K . Q is linear, so f'(S) adds the same number to every e_ji of a set and the softmax cancels it: with the context of
-the whole set, the attention is softmax_j(s_j W_i Q_i) whatever f' is, and we do not compute f'. With the cumulative
-context (the paper's form for online prediction) f' sees the elements up to t_j; there it does not cancel.
+K . Q is linear, so f'(S) adds the same number to every e_ji of a set, and the softmax cancels it: with the context of
+the whole set, the attention is softmax_j(s_j W_i Q_i) for any f', so f' is not computed. With the cumulative context
+(the paper's form for online prediction) f' is of the elements up to t_j, and does not cancel.
 
 Axes: n a reading, e an element (the samples' statics, then the readings), b a sample, i a head.
 """
@@ -24,7 +24,7 @@ from torch.nn import functional as F
 from raindrop.batch.batch import Batch
 from raindrop.batch.ragged import Segments
 from raindrop.models.base import DataSpec, Model, Output
-from raindrop.models.layers import Clock, TimeEncoding, feed_forward, uniform
+from raindrop.models.layers import Clock, PaddedLayout, TimeEncoding, feed_forward, uniform
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class SeFTConfig:
     longest_wave: float = 100.0
     """The largest time scale of the encoding, where the training readings span `window`; the smallest is 1."""
     window: float = 48.0
-    """Length given to the time span of the training readings; the paper's data span 48 hours."""
+    """Length assigned to the time span of the training readings; the paper's data span 48 hours."""
     layers: int = 4
     """Dense layers of h, before the one to the element embedding."""
     width: int = 128
@@ -50,9 +50,9 @@ class SeFTConfig:
     key_dim: int = 128
     """d, size of keys and queries."""
     attention_dropout: float = 0.5
-    """Share of elements hidden from each head in training."""
+    """Share of elements dropped from each head in training."""
     context: Literal["whole", "cumulative"] = "whole"
-    """What f' sees: the whole set, which cancels in the softmax, or the elements up to the time of s_j."""
+    """Elements of f': the whole set, which cancels in the softmax, or those up to the time of s_j."""
     context_layers: int = 2
     """Dense layers of f', before the one to its output."""
     context_width: int = 64
@@ -98,21 +98,21 @@ class SeFT(Model):
         )
 
     def forward(self, batch: Batch) -> Output:
-        p = batch.slots.spread(self.encode_time(self.clock(batch.time)))  # (n, p)
+        p = self.encode_time(self.clock.rescale(batch.time), like=batch.value)  # (s, p)
         sensor = F.one_hot(batch.sensor, batch.num_sensors).to(p.dtype)
-        s = torch.cat([p, batch.value[:, None], sensor], dim=-1)
+        s = torch.cat([batch.slots.broadcast(p), batch.value[:, None], sensor], dim=-1)  # (n, width)
         owner = batch.sample
         if self.encode_statics is not None:
             s = torch.cat([self.encode_statics(batch.statics), s])  # (e, width)
             owner = torch.cat([torch.arange(batch.num_samples, device=owner.device), owner])
-        sets = Segments.of(owner, batch.num_samples)
+        sets = Segments.from_index(owner, batch.num_samples)
         a = self.attention(batch, s, sets)  # Eq. 3-4: (e, i)
         embedding = sets.sum((a[:, :, None] * self.h(s)[:, None]).flatten(1))  # Eq. 1: (b, i latent)
         return Output(self.g(embedding), embedding, embedding.new_zeros(()))
 
 
 class SetAttention(nn.Module):
-    """Eq. 3-4: a_ji = softmax_j([f'(S), s_j] W_i Q_i / sqrt(d)). W_i Q_i is one vector, so no key is ever built."""
+    """Eq. 3-4: a_ji = softmax_j([f'(S), s_j] W_i Q_i / sqrt(d)). W_i Q_i is one vector, so keys are never formed."""
 
     def __init__(self, config: SeFTConfig, width: int):
         super().__init__()
@@ -138,18 +138,11 @@ class SetAttention(nn.Module):
 
 
 def cumulative_mean(batch: Batch, x: Tensor) -> Tensor:
-    """(e, k) -> (e, k): the mean over the elements of the same sample up to the same time; statics come before all.
-
-    Summed in double precision: a running sum over the whole batch must not carry one sample's rounding to the next.
-    """
+    """(e, k) -> (e, k): the mean over the elements of the same sample up to the same time; statics come before all."""
     statics, readings = x[: len(x) - len(batch.value)], x[len(x) - len(batch.value) :]
-    at_time = batch.slots.sum(readings).double()  # (s, k)
-    total = torch.cat([at_time.new_zeros(1, x.shape[1]), at_time.cumsum(0)])
-    count = torch.cat([batch.slots.counts.new_zeros(1), batch.slots.counts.cumsum(0)])
-    before = batch.samples.offsets  # (b,) slots of earlier samples
-    total = total[1:] - total[before][batch.slot_sample]
-    count = count[1:] - count[before][batch.slot_sample]
+    layout = PaddedLayout.from_batch(batch)
+    total = layout.unpad(layout.pad(batch.slots.sum(readings)).cumsum(1))  # (s, k)
+    count = layout.unpad(layout.pad(batch.slots.counts).cumsum(1))  # (s,)
     if len(statics):
-        total, count = total + statics.double()[batch.slot_sample], count + 1
-    mean = (total / count[:, None]).to(x.dtype)
-    return torch.cat([statics, batch.slots.spread(mean)])
+        total, count = total + statics[batch.slot_sample], count + 1
+    return torch.cat([statics, batch.slots.broadcast(total / count[:, None])])

@@ -1,4 +1,4 @@
-"""Transformer and Trans-mean, as compared with in SeFT (Horn et al., ICML 2020) and Raindrop (ICLR 2022).
+"""Transformer and Trans-mean, baselines of SeFT (Horn et al., ICML 2020) and Raindrop (ICLR 2022).
 
 The encoder of Vaswani et al., "Attention is all you need" (NeurIPS 2017), over the timestamps t of a sample:
 
@@ -8,9 +8,9 @@ The encoder of Vaswani et al., "Attention is all you need" (NeurIPS 2017), over 
     x   = x + W_2 relu(W_1 x)                         Eq. 2, likewise
     z   = mean over t of x_t                          SeFT, App. (aggregation over the observed timestamps)
 
-Trans-mean (`imputation = "mean"`) fills what was not observed with the sensor's training mean, which is 0 after
-scaling, and is not told what was observed. Statics join in the classifier, as in Raindrop's comparison.
-Only the attention is padded; all else is computed on the timestamps there are.
+Trans-mean (`imputation = "mean"`) fills missing readings with the sensor's training mean, which is 0 after scaling, and
+has no indicator of what was observed. Statics are added in the classifier, as in Raindrop's comparison. Only the
+attention is padded.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from torch.nn import functional as F
 
 from raindrop.batch.batch import Batch
 from raindrop.models.base import DataSpec, Model, Output
-from raindrop.models.layers import HeadConfig, TimeEncoding, at_slots
+from raindrop.models.layers import HeadConfig, PaddedLayout, TimeEncoding, dense_values, require_positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,19 +33,19 @@ class TransformerConfig(HeadConfig):
     """Two layers, as in Raindrop's comparison."""
 
     imputation: Literal["indicator", "mean"] = "indicator"
-    """What a sensor without a reading gives: an indicator beside the value says so, or the training mean alone."""
+    """How missing readings are marked: by an indicator beside the value, or not at all (the training mean)."""
     dim: int = 64
     """Size of a timestamp's embedding."""
     layers: int = 2
-    """Rounds of self attention."""
+    """Encoder layers."""
     heads: int = 4
     """Heads of the attention."""
     feedforward: int = 128
-    """Neurons of the layer between two attentions."""
+    """Neurons of the feed-forward layer."""
     norm: Literal["pre", "post"] = "pre"
     """Layer normalisation before attention and feed-forward (trains stably), or after as first published."""
     time_base: float = 10000.0
-    """Base of the time encoding's wave lengths."""
+    """Base of the time encoding's wavelengths."""
     time_scale: float = 1.0
     """Times are divided by this before they are encoded; 1 keeps the table's unit."""
     dropout: float = 0.2
@@ -53,13 +53,13 @@ class TransformerConfig(HeadConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require_positive("dim", "layers", "heads", "feedforward")
+        require_positive(self, "dim", "layers", "heads", "feedforward")
         if self.dim % self.heads or self.dim % 2:
             raise ValueError(f"dim must be even and divisible by heads; {self.dim} with {self.heads} heads is not.")
 
 
 class Transformer(Model):
-    """Timestamps attend to one another, and their mean is the sample."""
+    """Self-attention over the timestamps; their mean is the sample embedding."""
 
     def __init__(self, config: TransformerConfig, spec: DataSpec):
         super().__init__(config, spec)
@@ -72,37 +72,15 @@ class Transformer(Model):
         self.head = config.head(config.dim, spec)
 
     def forward(self, batch: Batch) -> Output:
-        token = at_slots(batch)  # (s, u)
+        token = dense_values(batch)  # (s, u)
         if self.config.imputation == "indicator":
             token = torch.cat([token, batch.observed.to(token.dtype)], dim=1)
-        x = math.sqrt(self.config.dim) * self.embed(token) + self.encode_time(batch.time)  # (s, d)
-        layout = Padding.of(batch)
+        x = math.sqrt(self.config.dim) * self.embed(token) + self.encode_time(batch.time, like=token)  # (s, d)
+        layout = PaddedLayout.from_batch(batch)
         for layer in self.layers:
             x = layer(x, layout)
         z = batch.samples.sum(self.final(x)) / batch.samples.counts.clamp_min(1)[:, None]  # (b, d)
         return Output(self.head(z, batch.statics), z, z.new_zeros(()))
-
-
-@dataclass(frozen=True)
-class Padding:
-    """Where each timestamp lies when samples are padded to the longest."""
-
-    place: Tensor  # (s,) in (b, t) flattened
-    shape: tuple[int, int]  # b, t
-    open: Tensor  # (b, 1, 1, t): may be attended to
-
-    @classmethod
-    def of(cls, batch: Batch) -> Padding:
-        """A sample without timestamps attends to one of padding, which nothing reads."""
-        longest = max(1, int(batch.samples.counts.max()))
-        rank = torch.arange(longest, device=batch.time.device)
-        present = rank < batch.samples.counts.clamp_min(1)[:, None]
-        return cls(batch.slot_sample * longest + batch.rank, (batch.num_samples, longest), present[:, None, None])
-
-    def fill(self, x: Tensor) -> Tensor:
-        """(s, d) -> (b, t, d), 0 where padded."""
-        flat = x.new_zeros(self.shape[0] * self.shape[1], x.shape[1]).index_copy(0, self.place, x)
-        return flat.view(*self.shape, -1)
 
 
 class EncoderLayer(nn.Module):
@@ -119,7 +97,7 @@ class EncoderLayer(nn.Module):
         self.norm_attention = nn.LayerNorm(config.dim)
         self.norm_feedforward = nn.LayerNorm(config.dim)
 
-    def forward(self, x: Tensor, layout: Padding) -> Tensor:  # (s, d)
+    def forward(self, x: Tensor, layout: PaddedLayout) -> Tensor:  # (s, d)
         if self.norm == "post":
             x = self.norm_attention(x + self.attend(x, layout))
             x = self.norm_feedforward(x + self.feed_forward(x))
@@ -127,12 +105,14 @@ class EncoderLayer(nn.Module):
         x = x + self.attend(self.norm_attention(x), layout)
         return x + self.feed_forward(self.norm_feedforward(x))
 
-    def attend(self, x: Tensor, layout: Padding) -> Tensor:
+    def attend(self, x: Tensor, layout: PaddedLayout) -> Tensor:
         """Eq. 1 and W_o, (s, d) -> (s, d)."""
-        qkv = layout.fill(self.qkv(x)).view(*layout.shape, 3, self.heads, -1)
+        qkv = layout.pad(self.qkv(x)).view(*layout.shape, 3, self.heads, -1)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # (b, head, t, k)
-        a = F.scaled_dot_product_attention(q, k, v, attn_mask=layout.open)
-        return self._drop(self.W_o(a.transpose(1, 2).flatten(0, 1).flatten(1).index_select(0, layout.place)))
+        rank = torch.arange(layout.shape[1], device=x.device)
+        present = rank < layout.lengths.clamp_min(1)[:, None]  # (b, t); an empty sample attends to its padding
+        a = F.scaled_dot_product_attention(q, k, v, attn_mask=present[:, None, None])
+        return self._drop(self.W_o(layout.unpad(a.transpose(1, 2).flatten(2))))
 
     def feed_forward(self, x: Tensor) -> Tensor:
         """Eq. 2."""

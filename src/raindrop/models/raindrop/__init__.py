@@ -1,6 +1,6 @@
-"""Raindrop, as the paper has it: config.py, model.py (Sec. 3), messages.py (Eq. 1-3), temporal.py (Eq. 4-5).
+"""Raindrop as in the paper: config.py, model.py (Sec. 3), messages.py (Eq. 1-3), temporal.py (Eq. 4-5, Sec. 3.4).
 
-sending.py is the fast path for embedded senders, slots.py the per-sensor summaries that are not in the paper.
+dense_messages.py computes the messages of embedded senders; slots.py adds summaries of each sensor, not in the paper.
 """
 
 from raindrop.models.raindrop.config import RaindropConfig

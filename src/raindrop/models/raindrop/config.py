@@ -1,128 +1,209 @@
-"""The settings of Raindrop; every default is the paper's."""
+"""The settings of Raindrop. Every default is the paper's.
+
+`RaindropConfig` has what the paper's text names; details, extensions and ablations are in groups below it, such as
+`graph.rank` or `ablation.messages`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from raindrop.models.layers import Activation
+from raindrop.models.layers import Activation, require_dropout, require_positive
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeConfig:
+    """Details of the time encoding."""
+
+    base: float = 10000.0
+    """Base of the wavelengths."""
+    scale: float = 1.0
+    """Times are divided by this before they are encoded; 1 keeps the table's unit."""
+
+    def __post_init__(self) -> None:
+        if self.base <= 0 or self.scale <= 0:
+            raise ValueError(f"base and scale must be positive, not {self.base} and {self.scale}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphConfig:
+    """Details of messages and edges (Eq. 1-3)."""
+
+    senders: Literal["observed", "embedded"] = "observed"
+    """Which sensors send at a timestamp: those with a reading ("active", Sec. 3.3), or after the first layer every
+    sensor with an embedding."""
+    normalise: Literal["sigmoid", "logit"] = "sigmoid"
+    """What the softmax over senders is applied to: alpha of Eq. 1, or the argument of its sigmoid."""
+    mixing: Literal["own", "residual"] = "own"
+    """The embedding of a sensor that has a reading and receives messages: its reading alone, or both added."""
+    heads: int = 1
+    """Heads of the inter-sensor attention alpha."""
+    rank: int = 1
+    """Rank of the message matrix w_u w_v^T."""
+    initial_edges: tuple[tuple[str, str, float], ...] | None = None
+    """Known graph as (sender, receiver, weight); only these edges exist. By default every edge exists with weight 1."""
+    reconstruction: float = 0.0
+    """Weight of an extra loss, not in the paper: predict each reading from the messages to its sensor."""
+
+    def __post_init__(self) -> None:
+        require_positive(self, "heads", "rank")
+        for edge in self.initial_edges or ():
+            if not 0 < edge[2] <= 1:
+                raise ValueError(f"initial_edges have weights above 0 and up to 1, not {edge[2]} ({edge}).")
+        if self.reconstruction and self.senders == "embedded":
+            raise ValueError(
+                'reconstruction needs senders = "observed"; '
+                "embedded senders would carry a receiver's own reading back to it."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TemporalAttentionConfig:
+    """Details of the temporal attention (Eq. 4-5)."""
+
+    heads: int = 1
+    """Heads of the temporal attention beta."""
+    s: Literal["time", "rank"] = "time"
+    """The vector s of Eq. 4: a linear function of the time encoding, or one learned entry per rank of a timestamp."""
+    max_rank: int = 1000
+    """Entries of s = "rank"; a longer series is an error."""
+    scores: Literal["sum", "mean"] = "sum"
+    """Q K^T s sums over all timestamps as written; the mean does not grow with the length of the series."""
+
+    def __post_init__(self) -> None:
+        require_positive(self, "heads", "max_rank")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RaindropHeadConfig:
+    """Details of the classifier (Sec. 3.5)."""
+
+    activation: Activation = "sigmoid"
+    """Activation between the two layers."""
+    dropout: float = 0.0
+    """Dropout before each layer."""
+    members: int = 0
+    """Number of classifiers that share most weights and are averaged, not in the paper; 0 is the paper's single one."""
+
+    def __post_init__(self) -> None:
+        require_dropout(self)
+        if self.members < 0:
+            raise ValueError(f"members must be 0 or above, not {self.members}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LongSeriesConfig:
+    """Long series (end of Sec. 3.4)."""
+
+    mode: Literal["whole", "thin", "cut"] = "whole"
+    """Series longer than max_times: kept whole, evenly thinned, or cut into pieces whose embeddings are averaged."""
+    max_times: int = 1000
+    """Timestamps per sample, or per piece, with mode "thin" or "cut"."""
+
+    def __post_init__(self) -> None:
+        require_positive(self, "max_times")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotsConfig:
+    """A vector of summaries for each sensor, beside its embedding. Not in the paper."""
+
+    dim: int = 0
+    """Size of the vector; 0 switches slots off."""
+    bins: int = 8
+    """Bins of the piecewise-linear encoding of a summary."""
+    dropout: float = 0.0
+    """Dropout of the encodings."""
+    rank: int = 0
+    """Rank of messages between slots, from sensors with readings to all others; 0 sends none."""
+    reconstruction: float = 0.3
+    """Weight of the loss that trains these messages to predict the receiver's summaries."""
+
+    def __post_init__(self) -> None:
+        require_positive(self, "bins")
+        require_dropout(self)
+        if min(self.dim, self.rank) < 0:
+            raise ValueError(f"dim and rank must be 0 or above, not {self.dim} and {self.rank}.")
+        if self.rank and not self.dim:
+            raise ValueError("rank has no effect without slots; set dim above 0.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AblationConfig:
+    """Parts of the model that can be switched off, as in the paper's ablation study."""
+
+    messages: bool = True
+    """False: no messages between sensors ("w/o graph")."""
+    sensor_embedding: bool = True
+    """False: one R for all sensors ("w/o R_u")."""
+    edge_weights: bool = True
+    """False: every edge has weight 1 and none is pruned ("w/o e"); with observed senders, only one layer remains."""
+    receiver_vectors: bool = True
+    """False: attention does not depend on the receiver ("w/o r_v")."""
+    time_encoding: bool = True
+    """False: no time encoding anywhere ("w/o p")."""
+    inter_sensor_attention: bool = True
+    """False: alpha is 1 ("w/o alpha")."""
+
+    def __post_init__(self) -> None:
+        if not (self.receiver_vectors or self.time_encoding) and self.inter_sensor_attention and self.messages:
+            raise ValueError(
+                "attention needs receiver_vectors or time_encoding; otherwise set inter_sensor_attention = false."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
 class RaindropConfig:
-    """The paper's model; every default is the paper's."""
+    """The paper's parameters, and groups of further settings."""
 
     observation_dim: int = 4
     """d_h, size of an observation embedding."""
     time_dim: int = 16
     """xi, size of the time encoding."""
-    time_base: float = 10000.0
-    """Base of the time encoding's wave lengths."""
-    time_scale: float = 1.0
-    """Times are divided by this before they are encoded; 1 keeps the table's unit."""
     receiver_dim: int = 16
     """d_r, size of the receiver vector r_v."""
     layers: int = 2
     """L, rounds of message passing; all but the last prune."""
     prune: float = 0.5
     """K, share of all edges removed after each layer but the last."""
-    senders: Literal["observed", "embedded"] = "observed"
-    """Who sends: only sensors with a reading at that time ("active", Sec. 3.3), or after the first layer every sensor
-    with an embedding."""
-    normalise: Literal["sigmoid", "logit"] = "sigmoid"
-    """What the softmax over active senders is taken of: Eq. 1's sigmoid, or its argument."""
-    mixing: Literal["own", "residual"] = "own"
-    """A sensor that has a reading and receives: its own reading alone, or the message added to it."""
-    heads: int = 1
-    """Heads of the inter-sensor attention alpha."""
-    rank: int = 1
-    """Rank of the message matrix w_u w_v^T."""
     temporal: Literal["attention", "mean", "lstm"] = "attention"
-    """How a sensor's embeddings become one: Eq. 4-5, their average, or an LSTM's last state."""
+    """How a sensor's embeddings over time become one: Eq. 4-5, their mean, or the last state of an LSTM."""
     attention_dim: int = 20
     """d_k of the temporal attention."""
     sensor_dim: int = 20
     """Size of a sensor embedding, columns of W."""
-    time_heads: int = 1
-    """Heads of the temporal attention beta."""
-    s: Literal["time", "rank"] = "time"
-    """The vector s of Eq. 4: a linear function of the time encoding, or one learned entry per rank of a time."""
-    max_rank: int = 1000
-    """Entries of s = "rank"; a longer series is an error."""
-    scores: Literal["sum", "mean"] = "sum"
-    """Q K^T s sums over all times as written; the mean keeps its size for series of any length."""
     readout: Literal["concat", "mean", "squeeze"] = "concat"
-    """Sensor embeddings into one: concatenation, average, squeeze-and-excitation."""
+    """How sensor embeddings become the sample embedding: concatenation, mean, squeeze-and-excitation."""
     static_dim: int | None = None
-    """d_a, size of the projected statics; as many as sensors where not given."""
+    """d_a, size of the projected statics; by default the number of sensors."""
     hidden: int = 128
     """Neurons in the classifier's first layer."""
-    activation: Activation = "sigmoid"
-    """Activation in the classifier."""
-    dropout: float = 0.0
-    """Dropout in the classifier."""
     similarity: float = 0.02
-    """lambda, weight of L_r: graphs of different samples should be alike."""
-    reconstruction: float = 0.0
-    """Weight of a further loss, not in the paper: messages alone must tell the receiver's reading."""
+    """lambda, weight of L_r, which keeps the graphs of different samples similar."""
     mask_indicator: bool = False
-    """Concatenate 1 to each reading (Appendix, missing pattern): an observation embedding then has a bias."""
-    initial_edges: tuple[tuple[str, str, float], ...] | None = None
-    """Known graph as (sender, receiver, weight); other edges do not exist. Not given: all edges, weight 1."""
-    long_series: Literal["whole", "thin", "cut"] = "whole"
-    """Series longer than max_times: as they are, evenly thinned, or cut into pieces whose embeddings are averaged."""
-    max_times: int = 1000
-    """Timestamps per sample that long_series "thin" and "cut" admit."""
-    slots: int = 0
-    """Size of a vector of each sensor's summaries beside its embedding, not in the paper; 0 has none."""
-    slot_bins: int = 8
-    """Bins of the piecewise-linear code of a summary."""
-    slot_dropout: float = 0.0
-    """Dropout of the codes."""
-    slot_rank: int = 0
-    """Rank of messages between slots: what the sensors that were read tell of the others; 0 has none."""
-    slot_reconstruction: float = 0.3
-    """Weight of the loss by which messages between slots learn to tell the receiver's summaries."""
-    members: int = 0
-    """Classifiers that share most weights and are averaged, not in the paper; 0 has the paper's one."""
-    messages: bool = True
-    """False: sensors stay isolated ("w/o graph")."""
-    sensor_embedding: bool = True
-    """False: one R for all sensors ("w/o R_u")."""
-    edge_weights: bool = True
-    """False: every edge weighs 1 and none is pruned ("w/o e"); with observed senders one layer is then all there is."""
-    receiver_vectors: bool = True
-    """False: attention does not know the receiver ("w/o r_v")."""
-    time_encoding: bool = True
-    """False: nothing knows the time ("w/o p")."""
-    inter_sensor_attention: bool = True
-    """False: alpha is 1 ("w/o alpha")."""
+    """Concatenate 1 to each reading (Appendix, missing pattern): gives an observation embedding a bias."""
+
+    time: TimeConfig = TimeConfig()
+    """Details of the time encoding, such as time.base."""
+    graph: GraphConfig = GraphConfig()
+    """Details of messages and edges, such as graph.senders."""
+    temporal_attention: TemporalAttentionConfig = TemporalAttentionConfig()
+    """Details of the temporal attention, such as temporal_attention.heads."""
+    head: RaindropHeadConfig = RaindropHeadConfig()
+    """Details of the classifier, such as head.dropout."""
+    long_series: LongSeriesConfig = LongSeriesConfig()
+    """What to do with long series, such as long_series.mode."""
+    slots: SlotsConfig = SlotsConfig()
+    """Summaries of each sensor beside its embedding, such as slots.dim."""
+    ablation: AblationConfig = AblationConfig()
+    """Parts that can be switched off, such as ablation.messages."""
 
     def __post_init__(self) -> None:
-        sizes = ("observation_dim", "receiver_dim", "attention_dim", "sensor_dim", "hidden", "max_rank", "max_times")
-        for name in (*sizes, "layers", "heads", "rank", "time_heads"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}.")
-        if min(self.slots, self.slot_rank, self.members) < 0 or self.slot_bins < 1 or not 0 <= self.slot_dropout < 1:
-            raise ValueError(
-                "slots, slot_rank and members are 0 or above, slot_bins 1 or above, slot_dropout from 0 to below 1."
-            )
-        if self.slot_rank and not self.slots:
-            raise ValueError("slot_rank has no effect without slots; set slots above 0.")
+        require_positive(self, "observation_dim", "receiver_dim", "layers", "attention_dim", "sensor_dim", "hidden")
         if not 0 <= self.prune < 1:
             raise ValueError(f"prune is a share of edges, 0 up to (not including) 1, not {self.prune}.")
-        if self.initial_edges is not None:
-            if not self.edge_weights:
-                raise ValueError("initial_edges has no effect with edge_weights = false; give one or the other.")
-            wrong = [edge for edge in self.initial_edges if not 0 < edge[2] <= 1]
-            if wrong:
-                raise ValueError(f"initial_edges have weights above 0 and up to 1, not {wrong[0][2]} ({wrong[0]}).")
-        if self.reconstruction and (self.senders == "embedded" or not self.messages):
-            raise ValueError(
-                'reconstruction needs messages and senders = "observed"; '
-                "embedded senders would carry the receiver's own reading back to it."
-            )
-        if not (self.receiver_vectors or self.time_encoding) and self.inter_sensor_attention and self.messages:
-            raise ValueError(
-                "attention needs receiver_vectors or time_encoding; else set inter_sensor_attention = false."
-            )
+        if self.graph.initial_edges is not None and not self.ablation.edge_weights:
+            raise ValueError("graph.initial_edges has no effect with ablation.edge_weights = false; drop one of them.")
+        if self.graph.reconstruction and not self.ablation.messages:
+            raise ValueError("graph.reconstruction has no effect with ablation.messages = false; set it to 0.")

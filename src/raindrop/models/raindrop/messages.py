@@ -1,8 +1,8 @@
-"""Sec. 3.3: messages between sensors and the graph they travel along (Eq. 1-3, pruning). Axes as in raindrop.py."""
+"""Sec. 3.3: messages between sensors, and the edges they pass along (Eq. 1-3, pruning). Axes as in model.py."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -11,196 +11,230 @@ from raindrop.batch.batch import Batch
 from raindrop.models.base import DataSpec
 from raindrop.models.layers import uniform
 from raindrop.models.raindrop.config import RaindropConfig
-from raindrop.models.raindrop.sending import LIMIT, NEVER, Delivery, send_to_all
+from raindrop.models.raindrop.dense_messages import MASKED_LOGIT, MAX_LOGIT, dense_messages
+
+MAX_TARGET = 5.0  # readings further from the mean (in standard deviations) count as this far in the reconstruction
 
 
 @dataclass(frozen=True)
 class State:
-    """What the layers hand on."""
+    """What one layer passes to the next."""
 
-    loss: Tensor  # () further losses
-    edges: Tensor | None = None  # (b, u, v); 0 where there is no edge, None while all weigh 1
-    received: Tensor | None = None  # (s, v, d) embeddings at every sensor, its own reading included
-    reached: Tensor | None = None  # (s, v) who has one
+    present: Tensor  # (s, v) whether sensor v has an embedding at timestamp s: s is in T_{i,v}
+    penalty: Tensor  # () extra losses
+    edges: Tensor | None = None  # (b, u, v) edge weights e, 0 for no edge; None while every edge has weight 1
+    embeddings: Tensor | None = None  # (s, v, d) of every sensor; None while only readings have one
 
-    def embedding(self, batch: Batch, h: Tensor) -> Tensor:
-        """(s, v, d) the embedding of every sensor at every time, 0 where it has none."""
-        if self.received is not None:
-            return self.received
-        return place_readings(batch, h.new_zeros(batch.num_slots, batch.num_sensors, h.shape[-1]), h)
+    def all_embeddings(self, batch: Batch, h: Tensor) -> Tensor:
+        """(s, v, d) the embedding of every sensor at every timestamp, 0 where it has none; h (n, d) of the readings."""
+        if self.embeddings is not None:
+            return self.embeddings
+        return insert_readings(batch, h.new_zeros(batch.num_slots, batch.num_sensors, h.shape[-1]), h)
 
-    def has(self, batch: Batch) -> Tensor:
-        """(s, v) whether sensor v has an embedding at time s: s is in T_{i,v}."""
-        return batch.observed if self.reached is None else self.reached
+
+@dataclass(frozen=True)
+class Messages:
+    """Messages to each sensor v before normalisation, from one reading n or summed over the senders of a timestamp s.
+
+    numerator / denominator is the scalar a of Eq. 2: the softmax over senders, times e (h_u . w_u).
+    """
+
+    numerator: Tensor  # (n or s, k, j, v) weight * e * (h_u . w_u)
+    denominator: Tensor  # (n or s, k, v) weight of the softmax; 0 where nothing is sent
 
 
 class MessagePassing(nn.Module):
-    """Sec. 3.3: one round. Observation embeddings travel along edges, and edges learn from what was sent.
+    """Sec. 3.3: one layer. Embeddings are sent along edges (Eq. 1-2), and edge weights are updated (Eq. 3).
 
-    A message h_u w_u w_v^T alpha e is a number times w_v, so what arrives at (s, v) is one number per rank and head.
+    A message h_u w_u w_v^T alpha e is a scalar times w_v, so (s, v) receives one scalar a per rank and head.
     """
 
     def __init__(self, config: RaindropConfig, spec: DataSpec, *, last: bool):
         super().__init__()
-        d, M, heads, rank = config.observation_dim, spec.num_sensors, config.heads, config.rank
-        self.config, self.prunes = config, not last and config.edge_weights
-        time_dim = config.time_dim if config.time_encoding else 0
-        receiver_dim = config.receiver_dim if config.receiver_vectors else 0
-        if config.inter_sensor_attention:
+        graph, ablation = config.graph, config.ablation
+        d, M, heads = config.observation_dim, spec.num_sensors, graph.heads
+        self.config, self.heads, self.rank = config, heads, graph.rank
+        self.prunes = not last and ablation.edge_weights
+        time_dim = config.time_dim if ablation.time_encoding else 0
+        receiver_dim = config.receiver_dim if ablation.receiver_vectors else 0
+        if ablation.inter_sensor_attention:
             self.D_p = uniform(heads, d, time_dim, bound=d**-0.5) if time_dim else None
             self.D_r = uniform(heads, d, receiver_dim, bound=d**-0.5) if receiver_dim else None
             self.r = uniform(heads, M, receiver_dim) if receiver_dim else None  # (k, v, r)
-        # With observed senders, what earlier layers deliver is never sent on: they only shape the graph.
-        self.delivers = last or config.senders == "embedded"
-        if self.delivers:
-            self.w_send = uniform(M, heads * rank, d)  # (u, kj, d)
-            self.w_receive = uniform(M, heads * rank, d)  # (v, kj, d)
-        self.deaf_to_itself = config.mixing == "residual" or config.reconstruction > 0
-        if config.reconstruction and last:
+        # With observed senders, messages of earlier layers would never be used: those layers only update edges.
+        self.sends_messages = last or graph.senders == "embedded"
+        if self.sends_messages:
+            self.w_send = uniform(M, heads * graph.rank, d)  # (u, kj, d)
+            self.w_receive = uniform(M, heads * graph.rank, d)  # (v, kj, d)
+        self.exclude_self = graph.mixing == "residual" or graph.reconstruction > 0
+        if graph.reconstruction and last:
             self.decode = uniform(M, d)  # (v, d)
             self.decode_bias = nn.Parameter(torch.zeros(M))
 
-    def meets(self) -> Tensor:
-        """D_r r_v^T of Eq. 1, what an embedding meets at each receiver: (k, d, v); 0 where all receivers are alike."""
-        if self.r is None or self.D_r is None:
-            return self.w_send.new_zeros(self.config.heads, self.config.observation_dim, len(self.w_send))
-        return self.D_r @ self.r.transpose(1, 2)
+    def forward(self, batch: Batch, h: Tensor, p: Tensor, state: State) -> State:
+        edges = state.edges if self.config.ablation.edge_weights else None
+        if state.embeddings is None or not batch.num_slots:
+            mean_alpha, messages = self.send_readings(batch, h, p, edges)
+        else:
+            mean_alpha, messages = self.send_embeddings(batch, state.embeddings, state.present, p, edges)
+        edges = self.update_edges(state.edges, mean_alpha)
+        if messages is None:
+            return State(state.present, state.penalty, edges)
+        return self.receive(batch, h, messages, State(state.present, state.penalty, edges))
 
-    def shift(self, h: Tensor, p: Tensor) -> Tensor:
-        """h D_p p_t^T of Eq. 1, which every receiver shares: h (..., d), p (..., p) -> (..., k)."""
-        if self.D_p is None:
-            return h.new_zeros(*h.shape[:-1], self.config.heads)
-        along = (p @ self.D_p.flatten(0, 1).T).view(*p.shape[:-1], *self.D_p.shape[:2])  # (..., k, d)
-        return (h[..., None, :] * along).sum(-1)
+    # ------------------------------------------------------------------ Eq. 1
 
     def attention(self, h: Tensor, p: Tensor, num_sensors: int) -> tuple[Tensor, Tensor]:
-        """Eq. 1: alpha (..., k, v), and what the softmax over senders is taken of.
+        """Eq. 1: alpha = sigmoid(h D [r_v || p_t]^T), (..., k, v); and what the softmax over senders is applied to.
 
-        The argument h D [r_v || p_t]^T, with D split into the parts that meet r_v and p_t.
+        D is split into the parts for r_v and p_t.
         """
-        if not self.config.inter_sensor_attention:
-            alpha = h.new_ones(*h.shape[:-1], self.config.heads, num_sensors)
+        if not self.config.ablation.inter_sensor_attention:
+            alpha = h.new_ones(*h.shape[:-1], self.heads, num_sensors)
             return alpha, alpha
-        logit = self.shift(h, p)[..., None].expand(*h.shape[:-1], -1, num_sensors)
+        logit = self.time_logit(h, p)[..., None].expand(*h.shape[:-1], -1, num_sensors)
         if self.r is not None:
-            meets = self.meets().transpose(0, 1).flatten(1)  # (d, k v)
-            logit = logit + (h @ meets).view_as(logit)
+            receiver_weight = self.receiver_weight().transpose(0, 1).flatten(1)  # (d, k v)
+            logit = logit + (h @ receiver_weight).view_as(logit)
         alpha = torch.sigmoid(logit)
-        return alpha, alpha if self.config.normalise == "sigmoid" else logit.clamp(-LIMIT, LIMIT)
+        return alpha, alpha if self.config.graph.normalise == "sigmoid" else logit.clamp(-MAX_LOGIT, MAX_LOGIT)
 
-    def forward(self, batch: Batch, h: Tensor, p: Tensor, state: State) -> State:
-        edges = state.edges if self.config.edge_weights else None
-        if state.received is None or not batch.num_slots:  # without any time there is nothing to cut into chunks
-            mean_alpha, delivery = self.send_readings(batch, h, p, edges)
-        else:
-            mean_alpha, delivery = self.send_embeddings(batch, state.received, state.has(batch), p, edges)
-        if self.config.edge_weights:
-            updated = mean_alpha if state.edges is None else state.edges * mean_alpha  # Eq. 3
-            updated = prune(updated, self.config.prune) if self.prunes else updated
-        else:
-            updated = torch.ones_like(mean_alpha)
-        if delivery is None:
-            return State(loss=state.loss, edges=updated)
-        return self.receive(batch, h, delivery, replace(state, edges=updated))
+    def receiver_weight(self) -> Tensor:
+        """D_r r_v^T of Eq. 1, (k, d, v); 0 without receiver vectors."""
+        if self.r is None or self.D_r is None:
+            return self.w_send.new_zeros(self.heads, self.config.observation_dim, len(self.w_send))
+        return self.D_r @ self.r.transpose(1, 2)
 
-    def speak(self, batch: Batch, h: Tensor, p: Tensor, edges: Tensor | None) -> tuple[Tensor, Delivery | None]:
-        """What every reading sends to every sensor, before any sum: alpha (n, k, v), and its part of the delivery."""
-        alpha, score = self.attention(h, batch.slots.spread(p), batch.num_sensors)
-        if not self.delivers:
+    def time_logit(self, h: Tensor, p: Tensor) -> Tensor:
+        """h D_p p_t^T of Eq. 1, the same for every receiver: h (..., d), p (..., p) -> (..., k)."""
+        if self.D_p is None:
+            return h.new_zeros(*h.shape[:-1], self.heads)
+        time_weight = (p @ self.D_p.flatten(0, 1).T).view(*p.shape[:-1], *self.D_p.shape[:2])  # (..., k, d)
+        return (h[..., None, :] * time_weight).sum(-1)
+
+    # ------------------------------------------------------------------ Eq. 2
+
+    def send_readings(self, batch: Batch, h: Tensor, p: Tensor, edges: Tensor | None) -> tuple[Tensor, Messages | None]:
+        """Every reading sends: alpha, mean over the timestamps at which u sends (b, u, v), and the messages summed."""
+        alpha, sent = self.messages_per_reading(batch, h, p, edges)
+        mean_alpha = batch.senders.sum(mean_over_heads(alpha)) / batch.senders.counts.clamp_min(1)[:, None]
+        mean_alpha = mean_alpha.view(batch.num_samples, batch.num_sensors, batch.num_sensors)
+        if sent is None:
+            return mean_alpha, None
+        return mean_alpha, Messages(batch.slots.sum(sent.numerator), batch.slots.sum(sent.denominator))
+
+    def messages_per_reading(
+        self, batch: Batch, h: Tensor, p: Tensor, edges: Tensor | None
+    ) -> tuple[Tensor, Messages | None]:
+        """What every reading sends to every sensor, not yet summed over readings: alpha (n, k, v), and the messages."""
+        alpha, score = self.attention(h, batch.slots.broadcast(p), batch.num_sensors)
+        if not self.sends_messages:
             return alpha, None
         weight = score.exp()
-        if self.deaf_to_itself:
+        if self.exclude_self:
             itself = batch.sensor[:, None, None].expand(-1, weight.shape[1], 1)
             weight = weight.scatter(-1, itself, 0.0)
-        # `weight` goes below the fraction of the softmax, `carried` above it: e scales a message, not its share.
-        carried = weight
+        scaled = weight  # e scales the message, but not the sender's share of the softmax
         if edges is not None:
             e = edges.flatten(0, 1)  # (b u, v)
-            exists = batch.senders.spread(e.detach().sign())[:, None]  # (n, 1, v)
-            weight, carried = weight * exists, weight * batch.senders.spread(e)[:, None]
-        sends = (h[:, None] * batch.sensors.spread(self.w_send)).sum(-1)  # (n, kj): h_u . w_u
-        sends = sends.view(len(h), self.config.heads, self.config.rank)
-        return alpha, Delivery(carried[:, :, None] * sends[..., None], weight)
-
-    def send_readings(self, batch: Batch, h: Tensor, p: Tensor, edges: Tensor | None) -> tuple[Tensor, Delivery | None]:
-        """Every reading sends. -> the mean of alpha over the times u sent, (b, u, v), and what was delivered."""
-        alpha, spoken = self.speak(batch, h, p, edges)
-        mean_alpha = batch.senders.sum(over_heads(alpha, 1)) / batch.senders.counts.clamp_min(1)[:, None]
-        mean_alpha = mean_alpha.view(batch.num_samples, batch.num_sensors, batch.num_sensors)
-        if spoken is None:
-            return mean_alpha, None
-        return mean_alpha, Delivery(batch.slots.sum(spoken.sent), batch.slots.sum(spoken.weight))
+            exists = batch.senders.broadcast(e.detach().sign())[:, None]  # (n, 1, v)
+            weight, scaled = weight * exists, weight * batch.senders.broadcast(e)[:, None]
+        content = (h[:, None] * batch.sensors.broadcast(self.w_send)).sum(-1)  # (n, kj): h_u . w_u
+        content = content.view(len(h), self.heads, self.rank)
+        return alpha, Messages(scaled[:, :, None] * content[..., None], weight)
 
     def send_embeddings(
-        self, batch: Batch, h: Tensor, has: Tensor, p: Tensor, edges: Tensor | None
-    ) -> tuple[Tensor, Delivery]:
-        """Every sensor with an embedding h (s, u, d) sends; as `send_readings`."""
-        config = self.config
-        if config.inter_sensor_attention:
-            meets, shift = self.meets(), self.shift(h, p[:, None])  # (k, d, v), (s, u, k)
-        else:  # an argument so large that alpha is 1
-            meets = h.new_zeros(config.heads, h.shape[-1], batch.num_sensors)
-            shift = h.new_full((*h.shape[:2], config.heads), -NEVER)
-        sends = (h[:, :, None] * self.w_send).sum(-1).view(*shift.shape, config.rank)  # (s, u, k, j): h_u . w_u
-        heads = [
-            send_to_all(
-                batch.blocks, h, meets[k], shift[..., k], sends[:, :, k], edges,
-                has=has, deaf=batch.observed if self.deaf_to_itself else None,
-                of_logits=config.normalise == "logit" and config.inter_sensor_attention,
+        self, batch: Batch, h: Tensor, present: Tensor, p: Tensor, edges: Tensor | None
+    ) -> tuple[Tensor, Messages]:
+        """Every sensor with an embedding h (s, u, d) sends; returns the same as `send_readings`."""
+        graph, has_attention = self.config.graph, self.config.ablation.inter_sensor_attention
+        if has_attention:
+            receiver_weight, time_logit = self.receiver_weight(), self.time_logit(h, p[:, None])  # (k, d, v), (s, u, k)
+        else:  # a logit so large that alpha is 1
+            receiver_weight = h.new_zeros(self.heads, h.shape[-1], batch.num_sensors)
+            time_logit = h.new_full((*h.shape[:2], self.heads), -MASKED_LOGIT)
+        content = (h[:, :, None] * self.w_send).sum(-1).view(*time_logit.shape, self.rank)  # (s, u, k, j): h_u . w_u
+        per_head = [
+            dense_messages(
+                batch.blocks,
+                h,
+                receiver_weight[k],
+                time_logit[..., k],
+                content[:, :, k],
+                edges,
+                sends=present,
+                exclude_self=batch.observed if self.exclude_self else None,
+                softmax_of_logits=graph.normalise == "logit" and has_attention,
             )
-            for k in range(config.heads)
-        ]  # fmt: skip
-        total, sent, weight = (torch.stack(parts, 1) for parts in zip(*heads, strict=True))
-        times = batch.samples.sum(has.to(h.dtype)).clamp_min(1)  # (b, u)
-        return over_heads(total, 1) / times[..., None], Delivery(sent, weight)
+            for k in range(self.heads)
+        ]
+        alpha_sum, numerator, denominator = (torch.stack(heads, 1) for heads in zip(*per_head, strict=True))
+        times = batch.samples.sum(present.to(h.dtype)).clamp_min(1)  # (b, u)
+        return mean_over_heads(alpha_sum) / times[..., None], Messages(numerator, denominator)
 
-    def message(self, delivery: Delivery) -> Tensor:
-        """a w_v, a the sum of what was sent, normalised over senders: (..., v, d), 0 where nothing arrived."""
-        total = delivery.weight.masked_fill(delivery.weight <= 0, 1.0)
-        a = delivery.sent / total[..., None, :]  # (..., k, j, v)
+    def message(self, messages: Messages) -> Tensor:
+        """The argument a w_v of Eq. 2, (..., v, d); 0 where nothing was sent."""
+        denominator = messages.denominator.masked_fill(messages.denominator <= 0, 1.0)
+        a = messages.numerator / denominator[..., None, :]  # (..., k, j, v)
         return (a.flatten(-3, -2)[..., None] * self.w_receive.transpose(0, 1)).sum(-3)
 
-    def receive(self, batch: Batch, h: Tensor, delivery: Delivery, state: State) -> State:
-        """Eq. 2: h_v = sigma(a w_v); where v has a reading of its own, that wins."""
-        message = self.message(delivery)  # (s, v, d)
-        arrived = (delivery.weight > 0).any(1)  # (s, v)
-        reached = batch.observed | arrived
-        received = torch.sigmoid(message) * reached[..., None].to(message.dtype)
-        own, loss = h, state.loss
-        if self.deaf_to_itself:
-            told = message.flatten(0, 1).index_select(0, batch.cell)  # (n, d) what the others told each reading
-            if self.config.mixing == "residual":
-                own = torch.sigmoid(torch.logit(h, eps=1e-6) + told)
-            if self.config.reconstruction:
-                heard = arrived.flatten().index_select(0, batch.cell)
-                guess = self.guess(told, batch.sensors.spread(self.decode), batch.sensors.spread(self.decode_bias))
-                error = (guess - batch.value.clamp(-5, 5)).square() * heard
-                loss = loss + self.config.reconstruction * error.sum() / heard.sum().clamp_min(1)
-        return State(loss, state.edges, place_readings(batch, received, own), reached)
+    def receive(self, batch: Batch, h: Tensor, messages: Messages, state: State) -> State:
+        """Eq. 2: h_v = sigma(a w_v) where sensor v receives messages; a reading of its own takes precedence."""
+        message = self.message(messages)  # (s, v, d)
+        receives = (messages.denominator > 0).any(1)  # (s, v)
+        present = batch.observed | receives
+        received = torch.sigmoid(message) * present[..., None].to(message.dtype)
+        own, penalty = h, state.penalty
+        if self.exclude_self:
+            to_reading = message.flatten(0, 1).index_select(0, batch.cell)  # (n, d) messages to sensors with a reading
+            if self.config.graph.mixing == "residual":
+                own = torch.sigmoid(torch.logit(h, eps=1e-6) + to_reading)
+            if self.config.graph.reconstruction:
+                error = self.reconstruction_error(batch, to_reading, receives)
+                penalty = penalty + self.config.graph.reconstruction * error
+        return State(present, penalty, state.edges, insert_readings(batch, received, own))
+
+    # ------------------------------------------------------------------ Eq. 3
+
+    def update_edges(self, edges: Tensor | None, mean_alpha: Tensor) -> Tensor:
+        """Eq. 3: scale each edge (b, u, v) by the mean of alpha over the timestamps at which u sends, then prune."""
+        if not self.config.ablation.edge_weights:
+            return torch.ones_like(mean_alpha)
+        edges = mean_alpha if edges is None else edges * mean_alpha
+        return prune(edges, self.config.prune) if self.prunes else edges
+
+    # ------------------------------------------------------------------ not in the paper: messages predict readings
+
+    def reconstruction_error(self, batch: Batch, message: Tensor, receives: Tensor) -> Tensor:
+        """Mean squared error of readings predicted from the messages (n, d) to them; () over readings with messages."""
+        decode, bias = batch.sensors.broadcast(self.decode), batch.sensors.broadcast(self.decode_bias)
+        counts = receives.flatten().index_select(0, batch.cell)
+        error = self.predict_reading(message, decode, bias) - batch.value.clamp(-MAX_TARGET, MAX_TARGET)
+        return (error.square() * counts).sum() / counts.sum().clamp_min(1)
 
     @staticmethod
-    def guess(message: Tensor, decode: Tensor, bias: Tensor) -> Tensor:
-        """A sensor's reading as its messages (..., d) tell it; not in the paper."""
+    def predict_reading(message: Tensor, decode: Tensor, bias: Tensor) -> Tensor:
+        """A sensor's reading predicted from its messages (..., d)."""
         return (torch.sigmoid(message) * decode).sum(-1) + bias
 
 
-def over_heads(alpha: Tensor, dim: int) -> Tensor:
-    """The mean over heads."""
-    return alpha.squeeze(dim) if alpha.shape[dim] == 1 else alpha.mean(dim)
+def mean_over_heads(alpha: Tensor) -> Tensor:
+    """(n, k, ...) -> (n, ...)."""
+    return alpha.squeeze(1) if alpha.shape[1] == 1 else alpha.mean(1)
 
 
-def place_readings(batch: Batch, embeddings: Tensor, own: Tensor) -> Tensor:
-    """Where a sensor has a reading, its own embedding (n, d) stands in (s, v, d)."""
+def insert_readings(batch: Batch, embeddings: Tensor, own: Tensor) -> Tensor:
+    """Embeddings (s, v, d) with those of the readings, own (n, d), in the places of the readings."""
     return embeddings.flatten(0, 1).index_copy(0, batch.cell, own).view_as(embeddings)
 
 
 def prune(edges: Tensor, share: float) -> Tensor:
-    """Sec. 3.3: set the `share` of lowest edges of each sample to 0, over all M^2; of equal ones the later go first."""
+    """Sec. 3.3: set the lowest `share` of each sample's M^2 edges to 0; among equal edges, later ones are set first."""
     flat = edges.flatten(1)  # (b, u v)
-    keep = flat.shape[1] - int(share * flat.shape[1])
+    num_kept = flat.shape[1] - int(share * flat.shape[1])
     with torch.no_grad():
-        border = flat.kthvalue(flat.shape[1] - keep + 1, dim=1, keepdim=True).values
-        above, tied = flat > border, flat == border
-        room = keep - above.sum(1, keepdim=True)
-        alive = above | (tied & (tied.cumsum(1) <= room))
-    return (flat * alive.to(flat.dtype)).view_as(edges)
+        threshold = flat.kthvalue(flat.shape[1] - num_kept + 1, dim=1, keepdim=True).values
+        above, tied = flat > threshold, flat == threshold
+        num_tied_kept = num_kept - above.sum(1, keepdim=True)
+        kept = above | (tied & (tied.cumsum(1) <= num_tied_kept))
+    return (flat * kept.to(flat.dtype)).view_as(edges)

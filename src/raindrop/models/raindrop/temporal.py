@@ -1,40 +1,57 @@
-"""From a sensor's embeddings at many times to one (Eq. 4-5), and from all sensors to the sample (Sec. 3.4).
+"""From a sensor's embeddings over time to one embedding (Eq. 4-5), and from all sensors to the sample (Sec. 3.4).
 
-Axes as in raindrop.py: s a timestamp, b a sample, v a sensor, d the observation embedding, p the time encoding.
+Axes as in model.py: s a timestamp, b a sample, v a sensor, d the observation embedding, p the time encoding, k a head.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from raindrop.batch.batch import Batch
+from raindrop.batch.ragged import Segments
 from raindrop.errors import DataError
-from raindrop.models.layers import uniform
+from raindrop.models.layers import PaddedLayout, uniform
+from raindrop.models.raindrop.config import LongSeriesConfig, RaindropConfig
 
 
-class Pool(nn.Module, ABC):
-    """Embeddings h (s, v, d) where has (s, v), time encodings p (s, p) -> sensor embeddings (b, v, dim)."""
+class TemporalPool(nn.Module, ABC):
+    """Embeddings h (s, v, d), where present (s, v), and time encodings p (s, p) -> sensor embeddings (b, v, dim)."""
 
     dim: int
 
     @abstractmethod
-    def forward(self, batch: Batch, h: Tensor, p: Tensor, has: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Sensor embeddings, 0 for a sensor that has none; and the weight of each time, (s, v)."""
+    def forward(self, batch: Batch, h: Tensor, p: Tensor, present: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Sensor embeddings, 0 for a sensor without timestamps; and the weight of each timestamp (s, v), if any."""
 
 
-def gather(batch: Batch, h: Tensor, p: Tensor, weight: Tensor) -> Tensor:
-    """sum_t weight_t [h_t || p_t]: (s, v, d), (s, p), (s, v) -> (b, v, d+p)."""
-    return torch.cat([batch.samples.sum(h * weight[..., None]), batch.blocks.weighted_sum(weight, p)], dim=-1)
+def make_pool(config: RaindropConfig) -> TemporalPool:
+    """The pool that `config.temporal` names."""
+    time_dim = config.time_dim if config.ablation.time_encoding else 0
+    if config.temporal == "lstm":
+        return TemporalLSTM(config.observation_dim, time_dim)
+    if config.temporal == "mean":
+        return TemporalMean(config.observation_dim, time_dim, config.sensor_dim)
+    attention = config.temporal_attention
+    return TemporalAttention(
+        config.observation_dim,
+        time_dim,
+        config.sensor_dim,
+        attention_dim=config.attention_dim,
+        heads=attention.heads,
+        max_rank=attention.max_rank if attention.s == "rank" else None,
+        mean_scores=attention.scores == "mean",
+    )
 
 
-class TemporalAttention(Pool):
+class TemporalAttention(TemporalPool):
     """Eq. 4-5: beta = softmax(Q K^T s / sqrt(d_k)), z = sum_t beta_t [h_t || p_t] W.
 
-    (Q K^T) s = Q (K^T s): the T x T matrix is never formed. p_t is the same for every sensor and stays apart.
+    (Q K^T) s = Q (K^T s), so the T x T matrix is never formed. p_t is the same for every sensor and is kept apart.
     """
 
     def __init__(
@@ -58,56 +75,58 @@ class TemporalAttention(Pool):
         self.s_time = uniform(time_dim, heads, bound=time_dim**-0.5) if time_dim and not max_rank else None
         self.s_bias = None if max_rank else uniform(heads)
 
-    def s(self, batch: Batch, p: Tensor, has: Tensor) -> Tensor:
-        """The vector s of Eq. 4, (s, v or 1, k); the rank of a time counts among the sensor's own times T_{i,v}."""
+    def forward(self, batch: Batch, h: Tensor, p: Tensor, present: Tensor) -> tuple[Tensor, Tensor | None]:
+        d, scale = h.shape[-1], self.W_Q.shape[-1] ** -0.5
+        weight = present.to(h.dtype)
+        if self.mean_scores:
+            weight = weight / batch.samples.broadcast(batch.samples.sum(weight).clamp_min(1))
+        s = self.s(batch, p, present) * weight[..., None]  # (s, v, k)
+        pooled, betas = [], []
+        for k in range(self.heads):
+            K_s = weighted_sum(batch, h, p, s[..., k]) @ self.W_K[k]  # (b, v, d_k): K^T s
+            query = K_s @ self.W_Q[k].T * scale  # (b, v, d+p)
+            score = (h * batch.samples.broadcast(query[..., :d])).sum(-1)
+            if p.shape[1]:
+                score = score + batch.blocks.dot(p, query[..., d:])
+            beta = batch.samples.softmax(score, present)  # Eq. 4: (s, v)
+            pooled.append(weighted_sum(batch, h, p, beta))
+            betas.append(beta)
+        return torch.cat(pooled, dim=-1) @ self.W, torch.stack(betas).mean(0)  # Eq. 5
+
+    def s(self, batch: Batch, p: Tensor, present: Tensor) -> Tensor:
+        """The vector s of Eq. 4, (s, v or 1, k): from the time encoding, or by rank among the sensor's own times."""
         if self.s_rank is None:
             assert self.s_bias is not None
             s = self.s_bias if self.s_time is None else p @ self.s_time + self.s_bias
             return s.expand(batch.num_slots, self.heads)[:, None]
-        count = has.long().cumsum(0)
+        count = present.long().cumsum(0)
         before = torch.cat([count.new_zeros(1, count.shape[1]), count])[batch.samples.offsets]  # (b, v)
         rank = (count - 1 - before[batch.slot_sample]).clamp_min(0)
         longest = int(rank.max()) + 1 if len(rank) else 0
         if longest > len(self.s_rank):
             raise DataError(
-                f"A series has {longest:,} times, but s of Eq. 4 only {len(self.s_rank):,} entries.\n"
-                'Raise model.max_rank, set model.s = "time", or thin long series with model.long_series.'
+                f"A series has {longest:,} timestamps, but s of Eq. 4 only {len(self.s_rank):,} entries.\n"
+                'Raise model.temporal_attention.max_rank, set model.temporal_attention.s = "time", '
+                'or thin long series with model.long_series.mode = "thin".'
             )
         return self.s_rank[rank]
 
-    def forward(self, batch: Batch, h: Tensor, p: Tensor, has: Tensor) -> tuple[Tensor, Tensor | None]:
-        d, scale = h.shape[-1], self.W_Q.shape[-1] ** -0.5
-        present = has.to(h.dtype)
-        if self.mean_scores:
-            present = present / batch.samples.spread(batch.samples.sum(present).clamp_min(1))
-        s = self.s(batch, p, has) * present[..., None]  # (s, v, k)
-        pooled, weights = [], []
-        for k in range(self.heads):
-            query = gather(batch, h, p, s[..., k]) @ self.W_K[k] @ self.W_Q[k].T * scale  # (b, v, d+p): W_Q K^T s
-            score = (h * batch.samples.spread(query[..., :d])).sum(-1)
-            if p.shape[1]:
-                score = score + batch.blocks.match(p, query[..., d:])
-            beta = batch.samples.softmax(score, has)  # Eq. 4: (s, v)
-            pooled.append(gather(batch, h, p, beta))
-            weights.append(beta)
-        return torch.cat(pooled, dim=-1) @ self.W, torch.stack(weights).mean(0)  # Eq. 5
 
-
-class TemporalMean(Pool):
-    """Without temporal attention: every time in T_{i,v} counts the same."""
+class TemporalMean(TemporalPool):
+    """Without temporal attention: every timestamp in T_{i,v} has the same weight."""
 
     def __init__(self, observation_dim: int, time_dim: int, dim: int):
         super().__init__()
         width = observation_dim + time_dim
         self.dim, self.W = dim, uniform(width, dim, bound=width**-0.5)
 
-    def forward(self, batch: Batch, h: Tensor, p: Tensor, has: Tensor) -> tuple[Tensor, Tensor | None]:
-        present = has.to(h.dtype)
-        beta = present / batch.samples.spread(batch.samples.sum(present).clamp_min(1))
-        return gather(batch, h, p, beta) @ self.W, beta
+    def forward(self, batch: Batch, h: Tensor, p: Tensor, present: Tensor) -> tuple[Tensor, Tensor | None]:
+        weight = present.to(h.dtype)
+        beta = weight / batch.samples.broadcast(batch.samples.sum(weight).clamp_min(1))
+        return weighted_sum(batch, h, p, beta) @ self.W, beta
 
 
-class TemporalLSTM(Pool):
+class TemporalLSTM(TemporalPool):
     """Appendix: an LSTM over the zero-padded embeddings; its last state, of size d_h, is the sensor embedding."""
 
     def __init__(self, observation_dim: int, time_dim: int):
@@ -115,21 +134,27 @@ class TemporalLSTM(Pool):
         self.dim = observation_dim
         self.lstm = nn.LSTM(observation_dim + time_dim, observation_dim, batch_first=True)
 
-    def forward(self, batch: Batch, h: Tensor, p: Tensor, has: Tensor) -> tuple[Tensor, Tensor | None]:
-        present = has.to(h.dtype)
-        content = torch.cat([h, p[:, None].expand(-1, h.shape[1], -1)], dim=-1) * present[..., None]
-        longest = int(batch.samples.counts.max()) if batch.num_slots else 1
-        at = batch.slot_sample * longest + batch.rank
-        padded = content.new_zeros(batch.num_samples * longest, *content.shape[1:]).index_copy(0, at, content)
-        series = padded.view(batch.num_samples, longest, *content.shape[1:]).transpose(1, 2).flatten(0, 1)
-        lengths = batch.samples.counts.clamp_min(1).repeat_interleave(h.shape[1]).cpu()  # (b v,)
+    def forward(self, batch: Batch, h: Tensor, p: Tensor, present: Tensor) -> tuple[Tensor, Tensor | None]:
+        num_sensors, layout = h.shape[1], PaddedLayout.from_batch(batch)
+        weight = present.to(h.dtype)
+        inputs = torch.cat([h, p[:, None].expand(-1, num_sensors, -1)], dim=-1) * weight[..., None]
+        series = layout.pad(inputs).transpose(1, 2).flatten(0, 1)  # (b v, t, d+p)
+        lengths = layout.lengths.clamp_min(1).repeat_interleave(num_sensors).cpu()  # (b v,)
         packed = pack_padded_sequence(series, lengths, batch_first=True, enforce_sorted=False)
-        z = self.lstm(packed)[1][0][0].view(batch.num_samples, h.shape[1], -1)
-        return z * (batch.samples.sum(present) > 0)[..., None], None
+        z = self.lstm(packed)[1][0][0].view(batch.num_samples, num_sensors, -1)
+        return z * (batch.samples.sum(weight) > 0)[..., None], None
+
+
+def weighted_sum(batch: Batch, h: Tensor, p: Tensor, weight: Tensor) -> Tensor:
+    """sum_t weight_t [h_t || p_t]: (s, v, d), (s, p), (s, v) -> (b, v, d+p)."""
+    return torch.cat([batch.samples.sum(h * weight[..., None]), batch.blocks.weighted_sum(weight, p)], dim=-1)
+
+
+# ------------------------------------------------------------------ Sec. 3.4
 
 
 class Readout(nn.Module):
-    """Sec. 3.4: all sensor embeddings (b, v, z) into one sample embedding."""
+    """All sensor embeddings (b, v, z) into one sample embedding: concatenation, mean, or squeeze-and-excitation."""
 
     def __init__(self, kind: str, num_sensors: int, sensor_dim: int):
         super().__init__()
@@ -147,3 +172,30 @@ class Readout(nn.Module):
         if self.kind == "squeeze":
             z = z * self.gate(z.mean(-1))[..., None]
         return z.mean(1)
+
+
+@dataclass(frozen=True)
+class ShortSeries:
+    """A batch whose series have at most `max_times` timestamps, thinned or cut into pieces."""
+
+    batch: Batch  # its samples are the pieces where series were cut
+    pieces: Segments | None = None  # pieces by sample; None where series were not cut
+
+    @classmethod
+    def from_batch(cls, batch: Batch, config: LongSeriesConfig) -> ShortSeries:
+        """The batch with its long series shortened as `config.mode` says."""
+        if config.mode == "thin":
+            return cls(batch.thinned(config.max_times))
+        if config.mode == "cut":
+            return cls(*batch.cut(config.max_times))
+        return cls(batch)
+
+    def per_piece(self, x: Tensor) -> Tensor:
+        """(b, ...) -> (piece, ...): each piece gets the entry of its sample."""
+        return x if self.pieces is None else self.pieces.broadcast(x)
+
+    def mean(self, x: Tensor) -> Tensor:
+        """(piece, ...) -> (b, ...): the mean over the pieces of each sample."""
+        if self.pieces is None:
+            return x
+        return self.pieces.sum(x) / self.pieces.counts.view(-1, *[1] * (x.dim() - 1))

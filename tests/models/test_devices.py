@@ -1,0 +1,79 @@
+"""Every network runs on a device other than the CPU, while the times of a batch stay on the CPU in float64."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from other_device import Elsewhere, call_elsewhere, other_device
+
+from raindrop.batch.batch import Batch
+from raindrop.config import make
+from raindrop.models.base import DirectModel
+from raindrop.models.blend import Blend
+from raindrop.models.registry import MODELS
+
+NETWORKS = [
+    (name, entry.presets[preset].get("model", {}), preset)
+    for name, entry in MODELS.items()
+    if not issubclass(entry.model, (DirectModel, Blend))  # trees stay on the CPU
+    for preset in entry.presets
+]
+VARIANTS = [
+    ("raindrop", {"graph.senders": "embedded", "graph.mixing": "residual"}, "embedded"),
+    ("raindrop", {"graph.initial_edges": (("sensor 0", "sensor 1", 1.0),)}, "known graph"),
+    ("raindrop", {"temporal": "lstm"}, "lstm"),
+    ("raindrop", {"temporal_attention.s": "rank", "readout": "squeeze"}, "rank"),
+    ("seft", {"context": "cumulative"}, "cumulative"),
+]
+CASES = [pytest.param(name, settings, id=f"{name}-{variant}") for name, settings, variant in (*NETWORKS, *VARIANTS)]
+
+
+@pytest.fixture
+def table(make_table):
+    return make_table(samples=12, sensors=6, times=10, classes=3)
+
+
+def elsewhere(batch: Batch) -> Batch:
+    """The batch on the other device, except for its times."""
+    names = ("value", "sensor", "slot", "slot_sample", "statics", "label")
+    moved = replace(batch, **{name: Elsewhere(getattr(batch, name)) for name in names})
+    vars(moved)["rank"] = Elsewhere(batch.rank)
+    return moved
+
+
+@pytest.mark.parametrize(("name", "settings"), CASES)
+def test_logits_on_another_device_equal_those_on_the_cpu(name, settings, table, batch, make_spec):
+    entry = MODELS[name]
+    model = entry.model(make(entry.config, settings), make_spec(table)).eval()
+    with torch.no_grad():
+        expected = model(batch).logits
+    with other_device():
+        output = call_elsewhere(model, elsewhere(batch))
+    torch.testing.assert_close(output.logits.wrapped, expected)
+
+
+@pytest.mark.parametrize(("name", "settings"), CASES)
+def test_the_penalty_on_another_device_equals_that_on_the_cpu(name, settings, table, batch, make_spec):
+    entry = MODELS[name]
+    model = entry.model(make(entry.config, settings), make_spec(table)).train()
+    torch.manual_seed(0)
+    with torch.no_grad():
+        expected = model(batch).penalty
+    torch.manual_seed(0)
+    with other_device():
+        penalty = call_elsewhere(model, elsewhere(batch)).penalty
+    torch.testing.assert_close(penalty.wrapped, expected)
+
+
+def test_the_other_device_refuses_what_a_real_one_refuses():
+    x, y = torch.ones(3), torch.ones(3)
+    with other_device():
+        with pytest.raises(RuntimeError, match="mixes devices"):
+            Elsewhere(x) + y
+        with pytest.raises(TypeError, match="no float64"):
+            Elsewhere(x).double()
+        with pytest.raises(RuntimeError):
+            Elsewhere(x).numpy()
+        assert (Elsewhere(x) + y.to("meta")).cpu().tolist() == [2.0] * 3
