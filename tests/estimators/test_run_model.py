@@ -33,7 +33,7 @@ def test_inference_mode_is_off_between_batches(fitted, table):
     for _, output in fitted.run_model(table):
         assert not torch.is_inference_mode_enabled()
         assert not fitted.model_.training
-        assert output.logits.is_inference()
+        assert output.scores.is_inference()
         break  # a caller that stops early leaves nothing switched on
     assert not torch.is_inference_mode_enabled()
 

@@ -48,10 +48,10 @@ def test_logits_on_another_device_equal_those_on_the_cpu(name, settings, table, 
     entry = MODELS[name]
     model = entry.model(make(entry.config, settings), make_spec(table)).eval()
     with torch.no_grad():
-        expected = model(batch).logits
+        expected = model(batch).scores
     with other_device():
         output = call_elsewhere(model, elsewhere(batch))
-    torch.testing.assert_close(output.logits.wrapped, expected)
+    torch.testing.assert_close(output.scores.wrapped, expected)
 
 
 @pytest.mark.parametrize(("name", "settings"), CASES)

@@ -93,7 +93,7 @@ def test_very_sharp_attention_stays_finite_and_has_gradients(build, batch):
     with torch.no_grad():
         model.w *= 1e4
     output = model(batch)
-    output.logits.sum().backward()
+    output.scores.sum().backward()
     interpolated = model.interpolate(batch)
     assert interpolated.isfinite().all()
     assert interpolated[..., :4].abs().max() <= batch.value.abs().max() + 1e-5  # a mean of readings
@@ -105,6 +105,6 @@ def test_very_sharp_attention_stays_finite_and_has_gradients(build, batch):
 @torch.no_grad()
 def test_references_span_the_window_of_the_data(build, batch):
     """The same data in another unit, with its window, gives the same."""
-    hours = build((0.0, 48.0))(batch).logits
-    minutes = build((0.0, 2880.0))(replace(batch, time=batch.time * 60)).logits
+    hours = build((0.0, 48.0))(batch).scores
+    minutes = build((0.0, 2880.0))(replace(batch, time=batch.time * 60)).scores
     torch.testing.assert_close(hours, minutes, rtol=1e-4, atol=1e-5)

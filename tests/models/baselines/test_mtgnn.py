@@ -86,4 +86,4 @@ def test_the_reading_indicator_is_an_input(table, batch, make_spec):
     value = batch.value * 0  # a reading of exactly the mean
     less = replace(batch, value=value[1:], sensor=batch.sensor[1:], slot=batch.slot[1:])
     assert batch.slot[0] == batch.slot[1]  # the timestamp stays
-    assert not torch.allclose(model(replace(batch, value=value)).logits[0], model(less).logits[0])
+    assert not torch.allclose(model(replace(batch, value=value)).scores[0], model(less).scores[0])

@@ -39,7 +39,7 @@ def test_without_statics_the_classifier_sees_the_sample_embedding_alone(make_tab
     model = Raindrop(RaindropConfig(), make_spec(table))
     assert model.head.statics is None
     output = model(batch)
-    torch.testing.assert_close(output.logits, model.head.classifier(output.embedding))
+    torch.testing.assert_close(output.scores, model.head.classifier(output.embedding))
 
 
 # ------------------------------------------------------------------ L_r
@@ -114,7 +114,7 @@ def test_the_whole_model_equals_the_loops(build, batch, samples, senders, varian
         for (t, v), weight in expected.beta.items():
             assert_close(output.time_weights[slot_of(batch, b, t), v], weight)
         assert_close(output.embedding[b], expected.sample, 1e-5)
-        assert_close(output.logits[b], expected.logits, 1e-5)
+        assert_close(output.scores[b], expected.scores, 1e-5)
     penalty = 0.0
     if ablation.messages and ablation.edge_weights:
         penalty = model.config.similarity * paper.graph_distance([sample.edges[-1] for sample in by_loops])
@@ -125,8 +125,8 @@ def test_the_whole_model_equals_the_loops(build, batch, samples, senders, varian
 def test_single_precision_is_precise_enough(build, batch, samples, senders):
     model = build({"graph.senders": senders}).float()
     single = replace(batch, value=batch.value.float(), time=batch.time.float(), statics=batch.statics.float())
-    for logits, sample in zip(model(single).logits, samples, strict=True):
-        assert_close(logits, paper.forward(model, sample).logits, 1e-5)
+    for logits, sample in zip(model(single).scores, samples, strict=True):
+        assert_close(logits, paper.forward(model, sample).scores, 1e-5)
 
 
 def test_the_published_sizes_are_the_defaults(build):
@@ -154,7 +154,7 @@ def test_a_known_graph_is_where_the_edges_start(build, batch, samples, table, se
     for b, sample in enumerate(samples):
         expected = paper.forward(model, sample, known)
         assert_close(output.edges[b], expected.edges[-1])
-        assert_close(output.logits[b], expected.logits, 1e-5)
+        assert_close(output.scores[b], expected.scores, 1e-5)
 
 
 def test_a_known_edge_of_an_unknown_sensor_is_an_error(build):

@@ -99,7 +99,7 @@ def training_output(build: Callable[..., Raindrop], batch: Batch, settings: dict
     model = with_weights_by_name(build(settings)).train()
     torch.manual_seed(0)
     output = model(batch)
-    return torch.cat([output.logits.flatten(), output.penalty[None]]).detach()
+    return torch.cat([output.scores.flatten(), output.penalty[None]]).detach()
 
 
 def assert_has_effect(build: Callable[..., Raindrop], batch: Batch, name: str, change: Change) -> None:
@@ -137,7 +137,7 @@ VARIANTS = [
 def test_with_any_setting_every_parameter_learns(build, batch, settings):
     model = build(settings).train()
     output = model(batch)
-    (cross_entropy(output.logits, batch.label) + output.penalty).backward()
+    (cross_entropy(output.scores, batch.label) + output.penalty).backward()
     for name, weight in model.named_parameters():
         assert weight.grad is not None, f"{name} receives no gradient"
         assert weight.grad.isfinite().all(), f"{name} has a gradient that is not finite"
@@ -147,9 +147,9 @@ def test_with_any_setting_every_parameter_learns(build, batch, settings):
 @pytest.mark.parametrize("settings", VARIANTS)
 def test_with_any_setting_a_sample_has_the_same_result_alone_as_in_a_batch(build, table, batch, make_batch, settings):
     model = build(settings)
-    in_batch = model(batch).logits
+    in_batch = model(batch).scores
     for b in range(len(table)):
-        torch.testing.assert_close(model(as_double(make_batch(table, [b]))).logits[0], in_batch[b])
+        torch.testing.assert_close(model(as_double(make_batch(table, [b]))).scores[0], in_batch[b])
 
 
 @pytest.mark.parametrize("settings", VARIANTS)
@@ -157,8 +157,8 @@ def test_with_any_setting_a_batch_without_readings_can_be_learned_from(build, ta
     model, batch = build(settings).train(), as_double(make_batch(table, [5, 5]))
     assert batch.num_slots == 0
     output = model(batch)
-    (cross_entropy(output.logits, batch.label) + output.penalty).backward()
-    assert output.logits.isfinite().all()
+    (cross_entropy(output.scores, batch.label) + output.penalty).backward()
+    assert output.scores.isfinite().all()
     assert all(weight.grad is None or weight.grad.isfinite().all() for weight in model.parameters())
 
 

@@ -116,12 +116,12 @@ def test_thinning_keeps_evenly_spread_times_with_all_their_readings(batch, most)
 
 def test_a_thinned_series_is_computed_as_if_the_other_times_were_not_there(build, batch, samples):
     model = build(long_series={"mode": "thin", "max_times": 3})
-    logits = model(batch).logits
+    logits = model(batch).scores
     for b, sample in enumerate(samples):
         kept = [sample.times.index(pytest.approx(time)) for time in times_of(batch.thinned(3), b)]
         readings = {(kept.index(t), u): x for (t, u), x in sample.readings.items() if t in kept}
         short = replace(sample, times=[sample.times[t] for t in kept], readings=readings)
-        assert_close(logits[b], paper.forward(model, short).logits, 1e-5)
+        assert_close(logits[b], paper.forward(model, short).scores, 1e-5)
 
 
 @pytest.mark.parametrize("most", [1, 3, 100])
@@ -140,10 +140,10 @@ def test_a_cut_series_is_the_average_of_its_pieces(build, batch, samples, most):
         assert_close(output.embedding[b], embedding, 1e-5)
         assert_close(output.edges[b], mean_edges[-1])
         expected = paper.classify(model, embedding, sample.statics)
-        assert_close(output.logits[b], expected, 1e-5)
+        assert_close(output.scores[b], expected, 1e-5)
     assert_close(output.penalty, 0.02 * paper.graph_distance(mean_edges), 1e-7)
 
 
 @pytest.mark.parametrize("mode", ["thin", "cut"])
 def test_a_series_that_is_not_long_is_left_as_it_is(build, batch, mode):
-    torch.testing.assert_close(build({"long_series.mode": mode})(batch).logits, build()(batch).logits)
+    torch.testing.assert_close(build({"long_series.mode": mode})(batch).scores, build()(batch).scores)
