@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
+from typing import Any
+
 import numpy as np
 from learnable import QUICK
 
@@ -73,3 +77,8 @@ def many_sensors_table(samples: int = 24, sensors: int = 40, seed: int = 0) -> E
 def awkward_model(table: EventTable, **changes: object) -> Classifier:
     config = QUICK | {"model.graph.reconstruction": 1.0} | changes
     return Classifier(config=config).fit(table, validation=table)
+
+
+def embedded_json(page: str, element: str) -> Any:
+    """The data that a report's page has in the script with this id."""
+    return json.loads(re.search(rf'<script id="{element}" type="application/json">(.*?)</script>', page, re.S)[1])

@@ -311,7 +311,10 @@ MISTAKES = {
     ),
     "no table to look at": ("inspect nowhere", "nowhere: "),
     "report of no run": ("report nowhere", "nowhere: there is no model.json"),
-    "report of another kind": ("explain RUN DATA --out OUT.pdf", "a report is written as .html"),
+    "report of another kind": (
+        "explain RUN DATA --out OUT.pdf",
+        "its name must end in .html",
+    ),
     "nobody to pick": ("explain RUN DATA --out OUT.html --samples 0", "a report shows at least one sample"),
     "another seed is no run": ("explain RUN DATA --out OUT.html --seeds DATA", "there is no model.json"),
 }

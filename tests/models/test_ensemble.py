@@ -13,7 +13,7 @@ from raindrop.training.loop import task_loss
 
 def test_members_are_what_each_would_be_alone():
     torch.manual_seed(0)
-    head = EnsembleHead(7, 5, members=3, num_classes=4, activation=torch.nn.ReLU(), dropout=0.0)
+    head = EnsembleHead(7, 5, members=3, num_outputs=4, activation=torch.nn.ReLU(), dropout=0.0)
     x = torch.randn(6, 7)
     found = head(x)
     assert found.shape == (6, 3, 4)

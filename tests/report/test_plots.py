@@ -6,7 +6,7 @@ import io
 
 import numpy as np
 import pytest
-from awkward import CLASSES, IDS, SENSORS, awkward_model, awkward_table
+from awkward import CLASSES, IDS, SENSORS
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 from sklearn.metrics import roc_curve
@@ -24,16 +24,6 @@ NAMES = (*SENSORS, "broken $ formula_{", r"\alpha^", "日本 sensor")
 def graphs() -> SensorGraphs:
     weights = rng.random((6, len(NAMES), len(NAMES))).astype(np.float32)
     return SensorGraphs(NAMES, [f"s{at}" for at in range(6)], weights)
-
-
-@pytest.fixture(scope="module")
-def table():
-    return awkward_table()
-
-
-@pytest.fixture(scope="module")
-def model(table):
-    return awkward_model(table)
 
 
 def painted(figure: Figure) -> list[str]:

@@ -137,7 +137,7 @@ VARIANTS = [
 def test_with_any_setting_every_parameter_learns(build, batch, settings):
     model = build(settings).train()
     output = model(batch)
-    (cross_entropy(output.scores, batch.label) + output.penalty).backward()
+    (cross_entropy(output.scores, batch.target) + output.penalty).backward()
     for name, weight in model.named_parameters():
         assert weight.grad is not None, f"{name} receives no gradient"
         assert weight.grad.isfinite().all(), f"{name} has a gradient that is not finite"
@@ -157,7 +157,7 @@ def test_with_any_setting_a_batch_without_readings_can_be_learned_from(build, ta
     model, batch = build(settings).train(), as_double(make_batch(table, [5, 5]))
     assert batch.num_slots == 0
     output = model(batch)
-    (cross_entropy(output.scores, batch.label) + output.penalty).backward()
+    (cross_entropy(output.scores, batch.target) + output.penalty).backward()
     assert output.scores.isfinite().all()
     assert all(weight.grad is None or weight.grad.isfinite().all() for weight in model.parameters())
 
