@@ -80,9 +80,9 @@ def split_table(
     table: EventTable, splits: Splits, number: int, folder: Path
 ) -> tuple[EventTable, EventTable, EventTable]:
     """Training, validation and test samples of split `number`; samples without a label are left out."""
-    train, val, test = (part[part.labelled] for part in _split(table, splits, number, folder))
-    for name, part in (("training", train), ("validation", val), ("test", test)):
-        if not len(part):
+    train, val, test = (subset[subset.labelled] for subset in _split(table, splits, number, folder))
+    for name, subset in (("training", train), ("validation", val), ("test", test)):
+        if not len(subset):
             raise DataError(f"{folder}: split {number} has no {name} sample with a label '{table.roles.label}'.")
     return train, val, test
 

@@ -1,4 +1,4 @@
-"""The parts of a results table, as its TOML file declares them: data, splits, settings, rows, plugins, published."""
+"""What a results table consists of: data, splits, settings, rows, plugins and published metrics."""
 
 from __future__ import annotations
 
