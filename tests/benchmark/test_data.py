@@ -16,6 +16,8 @@ from raindrop.benchmark.spec import Data
 from raindrop.errors import ConfigError, DataError
 from raindrop.table.split_files import Split, write_splits
 
+DATA = Data(folder="tiny", label="label")
+
 
 def splits_of(text: str):
     return parse(tomllib.loads(text), "tiny", "tiny.toml").splits[0]
@@ -43,14 +45,12 @@ def test_a_converter_is_advised_only_where_there_is_one(tmp_path):
     assert "(sample, readmitted)" in str(refused.value)
 
 
-def test_the_positive_class_is_the_last_of_two_and_no_other_can_be_chosen():
+def test_the_positive_class_is_the_last_of_two_unless_chosen():
     assert positive_class(Data(folder="a", label="died"), ["0", "1"]) == "1"
-    assert positive_class(Data(folder="a", label="died", positive=1), ["0", "1"]) == "1"
+    assert positive_class(Data(folder="a", label="died", positive=0), ["0", "1"]) == "0"
     assert positive_class(Data(folder="a", label="activity"), ["lying", "sitting", "walking"]) is None
-    with pytest.raises(
-        ConfigError, match=r"a: data.positive is 'event', but metrics describe .* 'died', which is 'none'"
-    ):
-        positive_class(Data(folder="a", label="died", positive="event"), ["event", "none"])
+    with pytest.raises(ConfigError, match=r"a: data.positive is 'evnt', which is no class: did you mean 'event'"):
+        positive_class(Data(folder="a", label="died", positive="evnt"), ["event", "none"])
 
 
 def test_rotating_by_a_column_tests_each_value_once_and_validates_on_the_next(tmp_path):
@@ -60,21 +60,29 @@ def test_rotating_by_a_column_tests_each_value_once_and_validates_on_the_next(tm
     table = tiny_table()
     subject = table.samples["subject"]
     p0, p1, p4 = (set(table[(subject == name).to_numpy()].ids) for name in ("p0", "p1", "p4"))
-    assert ids(split_table(table, jobs[0].splits, 1, tmp_path)) == [set(table.ids) - p0 - p1, p1, p0]
-    assert ids(split_table(table, jobs[0].splits, 5, tmp_path)) == [set(table.ids) - p4 - p0, p0, p4]
+    assert ids(split_table(table, jobs[0].experiment.data, jobs[0].splits, 1, tmp_path)) == [
+        set(table.ids) - p0 - p1,
+        p1,
+        p0,
+    ]
+    assert ids(split_table(table, jobs[0].experiment.data, jobs[0].splits, 5, tmp_path)) == [
+        set(table.ids) - p4 - p0,
+        p0,
+        p4,
+    ]
 
 
 def test_a_condition_trains_on_one_group_and_halves_the_other_anew_in_each_split(tmp_path):
     splits = splits_of(TOML.replace("random = true", 'train_where = "age < 60"'))
     table = tiny_table()
     young = set(table[(table.samples["age"] < 60).to_numpy()].ids)
-    train, val, test = ids(split_table(table, splits, 1, tmp_path))
+    train, val, test = ids(split_table(table, DATA, splits, 1, tmp_path))
     assert train == young
     assert val | test == set(table.ids) - young
     assert not val & test
     assert abs(len(val) - len(test)) <= 1
-    assert ids(split_table(table, splits, 2, tmp_path))[1] != val
-    assert ids(split_table(table, splits, 1, tmp_path))[1] == val
+    assert ids(split_table(table, DATA, splits, 2, tmp_path))[1] != val
+    assert ids(split_table(table, DATA, splits, 1, tmp_path))[1] == val
 
 
 def test_a_sample_without_the_value_of_a_condition_is_in_no_subset(tmp_path):
@@ -82,7 +90,7 @@ def test_a_sample_without_the_value_of_a_condition_is_in_no_subset(tmp_path):
     age = pl.when(pl.col("sample") == table.ids[0]).then(None).otherwise(pl.col("age")).alias("age")
     table = replace(table, samples=table.samples.with_columns(age))
     splits = splits_of(TOML.replace("random = true", 'train_where = "age < 60"'))
-    assert table.ids[0] not in set.union(*ids(split_table(table, splits, 1, tmp_path)))
+    assert table.ids[0] not in set.union(*ids(split_table(table, DATA, splits, 1, tmp_path)))
 
 
 def test_samples_without_a_label_are_left_out_after_the_split(tmp_path):
@@ -91,10 +99,10 @@ def test_samples_without_a_label_are_left_out_after_the_split(tmp_path):
     samples = table.samples.with_columns(label=table.samples["label"].cast(float))
     samples[3, "label"] = None
     replace(table, samples=samples).write(folder)
-    write_splits(folder / "splits.parquet", {1: Split.of(table.split(seed=1))})
+    write_splits(folder / "splits.parquet", {1: Split.from_tables(table.split(seed=1))})
     file = tmp_path / "tiny.toml"
     file.write_text(TOML.replace("random = true\nnumbers = [1, 2, 3]", 'file = "splits.parquet"\nnumbers = [1]'))
     experiment, jobs, data = planned(file)
     opened = open_table(experiment.data, folder)
-    assert sum(map(len, split_table(opened, jobs[0].splits, 1, folder))) == data.samples == 59
+    assert sum(map(len, split_table(opened, jobs[0].experiment.data, jobs[0].splits, 1, folder))) == data.samples == 59
     assert [number for number, _ in list_splits(experiment, opened, ())] == [1]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
-from tiny import NETWORK, TOML, finish, planned, prepare, stored_metrics
+from tiny import NETWORK, TOML, finish, planned, prepare, stored_metrics, tiny_table
 
 from raindrop.benchmark import Store, jobs, work, workers
 from raindrop.benchmark.data import open_table, split_table
@@ -27,7 +29,7 @@ def with_blend(folder: Path, text: str = TOML) -> Path:
 
 def train_and_val(job: jobs.Job):
     table = open_table(job.experiment.data, job.folder)
-    return split_table(table, job.splits, job.split_number, job.folder)[:2]
+    return split_table(table, job.experiment.data, job.splits, job.split_number, job.folder)[:2]
 
 
 # ---------------------------------------------------------------- keys and stored rows
@@ -100,7 +102,7 @@ def test_finished_jobs_are_not_run_again(file, uninterrupted, complete, monkeypa
 
 def test_a_new_setting_is_evaluated_without_training(file, complete, tmp_path, monkeypatch):
     more = prepare(tmp_path / "more", TOML.replace("random = [0.34]", "random = [0.34, 0.67]"))
-    monkeypatch.setattr(jobs.Classifier, "fit", lambda *_, **__: pytest.fail("trained again"))
+    monkeypatch.setattr(jobs.Estimator, "fit", lambda *_, **__: pytest.fail("trained again"))
     monkeypatch.setattr(jobs, "rank_sensors", lambda *_, **__: pytest.fail("ranked again"))
     finish(more, complete)
     _, (job, *_), _ = planned(more)
@@ -163,7 +165,7 @@ def test_a_blend_trains_its_network_itself_where_the_stored_one_had_other_settin
     both = next(job for job in planned(with_blend(tmp_path), [1])[1] if job.row.name == "Both")
     store = Store(tmp_path / "out")
     train, val = train_and_val(both)
-    other = both.classifier().network_alone().set_params(seed=99)
+    other = both.estimator().network_alone().set_params(seed=99)
     other.fit(train, validation=val, run=store.run_folder(str(both.network_key)))
     work([both], store)
     assert store.failure(both.key) is None
@@ -174,7 +176,7 @@ def test_a_run_begun_with_other_settings_is_begun_anew(file, uninterrupted, tmp_
     store = Store(tmp_path)
     begun = next(job for job in planned(file)[1] if job.row.name == "Net")
     train, val = train_and_val(begun)
-    begun.classifier().set_params(seed=99).fit(train, validation=val, run=store.run_folder(begun.key))
+    begun.estimator().set_params(seed=99).fit(train, validation=val, run=store.run_folder(begun.key))
     (store.run_folder(begun.key) / "model.json").unlink()  # as if it had been killed just before its end
     assert finish(file, tmp_path) == uninterrupted
 
@@ -196,11 +198,33 @@ def test_a_blend_without_a_usable_network_resumes_its_own_run(tmp_path, monkeypa
     both = next(job for job in planned(with_blend(tmp_path), [1])[1] if job.row.name == "Both")
     store = Store(tmp_path / "out")
     train, val = train_and_val(both)
-    both.classifier().network_alone().set_params(seed=99).fit(
+    both.estimator().network_alone().set_params(seed=99).fit(
         train, validation=val, run=store.run_folder(str(both.network_key))
     )
-    both.classifier().fit(train, validation=val, run=store.run_folder(both.key))
+    both.estimator().fit(train, validation=val, run=store.run_folder(both.key))
     (store.run_folder(both.key) / "model.json").unlink()  # as if it had been killed just before its end
     monkeypatch.setattr("raindrop.training.loop._step", lambda *_, **__: pytest.fail("trained again"))
     work([both], store)
     assert store.failure(both.key) is None
+
+
+@pytest.mark.parametrize(
+    ("task", "label", "metrics"),
+    [("regression", '"age"', ["mae", "r2"]), ("multilabel", '["sick", "old"]', ["auroc", "auroc/old"])],
+)
+def test_other_tasks_have_tables_too(tmp_path, task, label, metrics):
+    table = tiny_table()
+    sick = table.samples["label"].cast(bool).alias("sick")
+    samples = table.samples.with_columns(sick, old=pl.col("age") > 60)
+    replace(table, samples=samples, roles=replace(table.roles, statics=())).write(tmp_path / "data" / "tiny")
+    text = TOML.replace('label = "label"\npositive = 1', f'label = {label}\ntask = "{task}"')
+    text = text.replace("fixed = [0.34]\n", "").replace(
+        'title = "Tiny"', f'title = "Tiny"\nmetrics = {json.dumps(metrics)}'
+    )
+    text = text.replace('"train.metric" = "log_loss", ', "")
+    file = tmp_path / "tiny.toml"
+    file.write_text(text)
+    finish(file, tmp_path / "results")
+    page = (tmp_path / "results" / "tiny.md").read_text()
+    assert ("R²" if task == "regression" else "AUROC (old)") in page
+    assert ("quantities age (median" if task == "regression" else "labels sick 50.0%") in page

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tiny import TOML, planned, prepare
 
-from raindrop.benchmark.jobs import make_classifier
+from raindrop.benchmark.jobs import make_estimator
 from raindrop.benchmark.parsing import parse, read_experiments, shipped_tables
 from raindrop.benchmark.spec import Data, Published, Row, Setting, Settings, Splits
 from raindrop.cli.app import main
@@ -32,7 +32,7 @@ def parse_tiny(text: str):
 def test_every_shipped_table_can_be_read_and_its_rows_are_valid(name):
     for experiment in read_experiments([name]):
         for row in experiment.rows:
-            assert make_classifier(row, 0, 1).resolved()
+            assert make_estimator(experiment.data, row, 0, 1).resolved()
         assert any(row.model == "trees" for row in experiment.rows), "every table has trees as a baseline"
 
 
@@ -257,7 +257,7 @@ def test_a_mistake_in_a_file_is_reported_with_the_file_name(old, new, message):
         ('model = "trees"', 'model = "treees"', r"tiny, row 'Trees': Unknown model 'treees': did you mean 'trees'\?"),
         ('preset = "paper"', 'preset = "papers"', "row 'Trees': Model 'trees' has no preset 'papers'"),
         ('"model.rounds"', '"model.round"', r"row 'Trees': Unknown setting 'model.round': did you mean 'rounds'"),
-        ("positive = 1", "positive = 0", "data.positive is '0', but metrics describe the last class of 'label'"),
+        ("positive = 1", "positive = 2", "data.positive is '2', which is no class"),
         ("positive = 1", 'exclude_statics = ["agee"]', r"no static attribute 'agee' to exclude; did you mean 'age'\?"),
         ("random = true", 'rotate_by = "subjct"', r"no column 'subjct' to split by; did you mean 'subject'\?"),
         ("random = true", 'rotate_by = "ward"', "'ward' has 2 values; training, validation and test need"),

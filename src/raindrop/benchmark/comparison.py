@@ -9,11 +9,10 @@ import numpy as np
 from scipy import stats
 
 from raindrop.benchmark.spec import Experiment, column_name
-from raindrop.tasks.metrics import metric_of
+from raindrop.tasks.metrics import metric_of, metric_title
 
 BySplit = Mapping[int, float]  # split number -> metric on the test set
 ByColumn = Mapping[tuple[str, str, str, str], BySplit]  # (row, scenario, setting, metric) -> by split
-NOT_IN_PERCENT = frozenset({"log_loss"})
 MIN_SPLITS = 3  # for a test
 ROUNDING = 1e-12  # differences of metrics below it are rounding errors
 
@@ -106,7 +105,7 @@ def verdicts(experiment: Experiment, values: ByColumn, size_ratios: Mapping[str,
                   for name in rows["blend"] if name in compared),
             ]  # fmt: skip
             if clauses:
-                sentences.append(f"{column_name(scenario, setting)}, {metric_of(metric).title}: {'; '.join(clauses)}.")
+                sentences.append(f"{column_name(scenario, setting)}, {metric_title(metric)}: {'; '.join(clauses)}.")
     return sentences
 
 
@@ -148,9 +147,9 @@ def _format(difference: float, metric: str) -> str:
 
 def scale_of(metric: str) -> float:
     """Factor from the metric to its value in tables, which is in percent for most."""
-    return 1.0 if metric in NOT_IN_PERCENT else 100.0
+    return 1.0 if not metric_of(metric).is_share else 100.0
 
 
 def format_metric(value: float, metric: str) -> str:
     """A value in the table's unit as text; a value that rounds to zero has no sign."""
-    return f"{value:z.3f}" if metric in NOT_IN_PERCENT else f"{value:z.1f}"
+    return f"{value:z.3f}" if not metric_of(metric).is_share else f"{value:z.1f}"

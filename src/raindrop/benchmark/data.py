@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from raindrop.benchmark.spec import Data, Experiment, Splits
 from raindrop.datasets import DATASETS
 from raindrop.errors import ConfigError, DataError, format_count, suggest
 from raindrop.table.event_table import EventTable
+from raindrop.table.frames import require_columns
+from raindrop.table.sample_columns import missing_to_null
 from raindrop.table.split_files import Split
 
 
@@ -31,7 +34,7 @@ def find_table(data_folder: Path, data: Data) -> Path:
         f"Make it with: raindrop convert {data.folder} SOURCE --out {folder}"
         if data.folder in DATASETS
         else "It must hold events.parquet or .csv (sample, time, sensor, value) and samples.parquet or .csv "
-        f"(sample, {data.label})."
+        f"(sample, {', '.join(data.labels)})."
     )
     raise DataError(f"{data_folder}: there is no folder '{data.folder}'; {suggest(data.folder, siblings)}\n{advice}")
 
@@ -45,20 +48,29 @@ def open_table(data: Data, folder: Path) -> EventTable:
         if name not in statics:
             raise DataError(f"{folder}: there is no static attribute '{name}' to exclude; {suggest(name, statics)}")
     kept = [name for name in statics if name not in data.exclude_statics]
-    table = table.with_roles(label=data.label, statics=kept)
-    if not table.labelled.any():
-        raise DataError(f"{folder}: none of the {len(table):,} samples has a label '{data.label}'.")
+    for name in data.labels:
+        require_columns(table.samples, {"label": name}, str(folder / "samples"))
+    table = table.with_roles(label=data.labels[0], statics=kept)
+    if not has_label(table, data).any():
+        raise DataError(f"{folder}: none of the {len(table):,} samples has a label '{', '.join(data.labels)}'.")
     return table
+
+
+def has_label(table: EventTable, data: Data) -> NDArray[np.bool_]:
+    """(samples,) which of them have at least one of the labels."""
+    columns = [missing_to_null(table.samples[name]) for name in data.labels]
+    known: NDArray[np.bool_] = np.any([column.is_not_null().to_numpy() for column in columns], axis=0)
+    return known
 
 
 def positive_class(data: Data, classes: Sequence[str]) -> str | None:
     """The class that the metrics of a two-class label describe; None where there are more classes."""
-    if data.positive is not None and str(data.positive) != classes[-1]:
-        raise ConfigError(
-            f"{data.folder}: data.positive is '{data.positive}', but metrics describe the last class of "
-            f"'{data.label}', which is '{classes[-1]}'."
-        )
-    return classes[-1] if len(classes) == 2 else None
+    if data.positive is not None and str(data.positive) not in classes:
+        known = suggest(str(data.positive), classes)
+        raise ConfigError(f"{data.folder}: data.positive is '{data.positive}', which is no class: {known}")
+    if len(classes) != 2:
+        return None
+    return classes[-1] if data.positive is None else str(data.positive)
 
 
 def list_splits(experiment: Experiment, table: EventTable, numbers: Sequence[int]) -> list[tuple[int, Splits]]:
@@ -77,13 +89,17 @@ def list_splits(experiment: Experiment, table: EventTable, numbers: Sequence[int
 
 
 def split_table(
-    table: EventTable, splits: Splits, number: int, folder: Path
+    table: EventTable, data: Data, splits: Splits, number: int, folder: Path
 ) -> tuple[EventTable, EventTable, EventTable]:
     """Training, validation and test samples of split `number`; samples without a label are left out."""
-    train, val, test = (subset[subset.labelled] for subset in _split(table, splits, number, folder))
+    roles = table.roles
+    if data.task != "classification":  # a random split is stratified by class only
+        table = replace(table, roles=replace(roles, label=None))
+    subsets = [replace(subset, roles=roles) for subset in _split(table, splits, number, folder)]
+    train, val, test = (subset[has_label(subset, data)] for subset in subsets)
     for name, subset in (("training", train), ("validation", val), ("test", test)):
         if not len(subset):
-            raise DataError(f"{folder}: split {number} has no {name} sample with a label '{table.roles.label}'.")
+            raise DataError(f"{folder}: split {number} has no {name} sample with a label '{', '.join(data.labels)}'.")
     return train, val, test
 
 

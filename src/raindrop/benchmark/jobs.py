@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from raindrop import config as configs
-from raindrop.benchmark.data import find_table, list_splits, open_table, positive_class, split_table
+from raindrop.benchmark.data import find_table, has_label, list_splits, open_table, positive_class, split_table
 from raindrop.benchmark.ranking import rank_sensors
 from raindrop.benchmark.spec import Data, Experiment, Row, Setting, Splits
 from raindrop.benchmark.store import Store
 from raindrop.errors import ConfigError, ResumeError
-from raindrop.estimators import Classifier, load
+from raindrop.estimators import ESTIMATORS, Estimator, load
 from raindrop.files import content_checksum, to_json
 from raindrop.models.registry import MODELS
 from raindrop.table.event_table import EventTable
@@ -62,9 +62,9 @@ class Job:
         seed = f", seed {self.seed}" if len(self.experiment.seeds) > 1 else ""
         return f"{self.experiment.name}: {self.row.name}, {scenario}split {self.split_number}{seed}"
 
-    def classifier(self) -> Classifier:
-        """The job's classifier, not fitted."""
-        return make_classifier(self.row, self.seed, self.split_number)
+    def estimator(self) -> Estimator:
+        """The job's estimator, not fitted."""
+        return make_estimator(self.experiment.data, self.row, self.seed, self.split_number)
 
     def missing_settings(self, store: Store) -> list[Setting]:
         """The settings whose metrics are not in the store."""
@@ -87,6 +87,8 @@ class DataSummary:
     """Classes in sorted order, each with its share of the labelled samples."""
     positive: str | None = None
     """The class that metrics describe; None where there are more than two classes."""
+    description: str = ""
+    """How the labels of another task than classification are distributed."""
 
 
 # ---------------------------------------------------------------- planning
@@ -102,12 +104,12 @@ def plan_jobs(
     plugin_checksums = {plugin.name: plugin.checksum() for plugin in experiment.plugins}
     jobs = []
     for number, splits in list_splits(experiment, table, numbers):
-        train, val, test = split_table(table, splits, number, folder)
+        train, val, test = split_table(table, experiment.data, splits, number, folder)
         subsets = [content_checksum(list(subset.ids)) for subset in (train, val, test)]
         ranking_key = content_checksum([VERSION, table.fingerprint, subsets[0], splits.rotate_by])[:32]
         for row, seed in product(rows, experiment.seeds):
             where = f"{experiment.name}, row '{row.name}'"
-            clf = make_classifier(row, seed, number)
+            clf = make_estimator(experiment.data, row, seed, number)
             key = _job_key(clf, where, plugin_checksums, table, subsets)
             network_key = None
             if row.model == "blend":
@@ -131,20 +133,31 @@ def plan_jobs(
 
 
 def _summarise_data(data: Data, table: EventTable) -> DataSummary:
-    labelled = table[table.labelled]
+    labelled = table[has_label(table, data)]
+    size = (len(labelled), len(table.sensors), labelled.num_readings, ", ".join(data.labels))
+    if data.task != "classification":
+        task = make_estimator(data, Row(name="", model="trees"), 0, 1).learn_task(labelled)
+        return DataSummary(*size, (), description=task.describe(task.encode(labelled)))
     classes, counts = np.unique(labelled.labels, return_counts=True)
     shares = tuple((str(name), count / len(labelled)) for name, count in zip(classes, counts, strict=True))
     positive = positive_class(data, [name for name, _ in shares])
-    return DataSummary(len(labelled), len(table.sensors), labelled.num_readings, data.label, shares, positive)
+    return DataSummary(*size, shares, positive)
 
 
-def make_classifier(row: Row, seed: int, split_number: int) -> Classifier:
-    """A classifier for a row, not fitted. Split 1 uses the seed itself, split 2 the next one, and so on."""
-    return Classifier(row.model, preset=row.preset, config=row.config, seed=seed + split_number - 1)
+def make_estimator(data: Data, row: Row, seed: int, split_number: int) -> Estimator:
+    """The estimator of a row, not fitted. Split 1 uses the seed itself, split 2 the next one, and so on."""
+    options: dict[str, Any] = {"positive": data.positive}
+    if data.task == "regression":
+        options = {"label": list(data.labels) if len(data.labels) > 1 else data.labels[0], "loss": data.loss}
+    elif data.task == "multilabel":
+        options = {"labels": list(data.labels)}
+    seed = seed + split_number - 1
+    estimator: Estimator = ESTIMATORS[data.task](row.model, preset=row.preset, config=row.config, seed=seed, **options)
+    return estimator
 
 
 def _job_key(
-    clf: Classifier, where: str, plugin_checksums: Mapping[str, str], table: EventTable, subsets: Sequence[str]
+    clf: Estimator, where: str, plugin_checksums: Mapping[str, str], table: EventTable, subsets: Sequence[str]
 ) -> str:
     model = _describe_model(clf, where)
     if clf.model in plugin_checksums:
@@ -152,7 +165,7 @@ def _job_key(
     return content_checksum([VERSION, model, table.fingerprint, subsets])[:32]
 
 
-def _describe_model(clf: Classifier, where: str) -> dict[str, Any]:
+def _describe_model(clf: Estimator, where: str) -> dict[str, Any]:
     """What is trained. Settings at their default are left out, so that adding a setting changes no key."""
     try:
         resolved = clf.resolved()
@@ -174,7 +187,7 @@ def refuse_changed_defaults(jobs: Sequence[Job], store: Store) -> None:
         metrics = store.read_metrics(job.key)
         if metrics is None:
             continue
-        then, now = json.loads(metrics["config"][0]), json.loads(to_json(job.classifier().resolved()))
+        then, now = json.loads(metrics["config"][0]), json.loads(to_json(job.estimator().resolved()))
         for group, settings in then.items():
             for name, value in settings.items():
                 if name in now[group] and now[group][name] != value:
@@ -191,8 +204,8 @@ def refuse_changed_defaults(jobs: Sequence[Job], store: Store) -> None:
 def run_job(job: Job, store: Store) -> None:
     """Train the job's model unless it is stored, and evaluate it under the settings that are missing."""
     table = open_table(job.experiment.data, job.folder)
-    train, val, test = split_table(table, job.splits, job.split_number, job.folder)
-    clf, training_seconds = _trained_classifier(job, train, val, store)
+    train, val, test = split_table(table, job.experiment.data, job.splits, job.split_number, job.folder)
+    clf, training_seconds = _trained_estimator(job, train, val, store)
     description = _describe_run(job, clf, training_seconds)
     rows = []
     for setting in job.missing_settings(store):
@@ -206,22 +219,22 @@ def run_job(job: Job, store: Store) -> None:
     store.append_metrics(job.key, rows)
 
 
-def _trained_classifier(job: Job, train: EventTable, val: EventTable, store: Store) -> tuple[Classifier, float | None]:
-    """The fitted classifier and the seconds of training, where known; a blend's network is not counted."""
+def _trained_estimator(job: Job, train: EventTable, val: EventTable, store: Store) -> tuple[Estimator, float | None]:
+    """The fitted estimator and the seconds of training, where known; a blend's network is not counted."""
     seconds = 0.0
     if store.is_trained(job.key):
         clf = load(store.run_folder(job.key))
     else:
         network = _blend_network(job, train, val, store)
         started = time.monotonic()
-        clf = _fit(job.classifier(), train, val, store.run_folder(job.key), network)
+        clf = _fit(job.estimator(), train, val, store.run_folder(job.key), network)
         seconds = time.monotonic() - started
     clf.set_params(unknown_sensors="ignore")  # all subsets are of one table: a rare sensor may be missing from training
     epoch_seconds = sum(record.get("seconds", 0.0) for record in clf.history_) if job.network_key is None else 0.0
     return clf, max(seconds, epoch_seconds) or None  # after a kill only the epochs' own times are known
 
 
-def _blend_network(job: Job, train: EventTable, val: EventTable, store: Store) -> Classifier | None:
+def _blend_network(job: Job, train: EventTable, val: EventTable, store: Store) -> Estimator | None:
     """Of a blend: its network, trained and stored as that of a row of its own, so that it is trained once."""
     if job.network_key is None:
         return None
@@ -229,14 +242,12 @@ def _blend_network(job: Job, train: EventTable, val: EventTable, store: Store) -
     while not store.is_trained(job.network_key):
         with store.claim(job.network_key, f"{job.name}, its network") as claimed:
             if claimed:
-                return _fit(job.classifier().network_alone(), train, val, run)
+                return _fit(job.estimator().network_alone(), train, val, run)
         time.sleep(POLL_SECONDS)  # another process is training it
     return load(run)
 
 
-def _fit(
-    clf: Classifier, train: EventTable, val: EventTable, run: Path, network: Classifier | None = None
-) -> Classifier:
+def _fit(clf: Estimator, train: EventTable, val: EventTable, run: Path, network: Estimator | None = None) -> Estimator:
     """Fit, resuming the stored run. A run that was begun with other settings is deleted and begun anew.
 
     A blend whose stored `network` was trained with other settings trains its own.
@@ -253,7 +264,7 @@ def _fit(
 
 
 def apply_setting(
-    setting: Setting, table: EventTable, job: Job, clf: Classifier, train: EventTable, store: Store
+    setting: Setting, table: EventTable, job: Job, clf: Estimator, train: EventTable, store: Store
 ) -> EventTable:
     """The table with the setting's sensors hidden; which ones depends on the split, never on the model.
 
@@ -272,15 +283,19 @@ def apply_setting(
     return hide_sensors(table, most_informative, values=values)
 
 
-def _describe_run(job: Job, clf: Classifier, training_seconds: float | None) -> dict[str, Any]:
+def _describe_run(job: Job, clf: Estimator, training_seconds: float | None) -> dict[str, Any]:
     """The columns that every stored row of a job has, whatever the setting."""
-    chosen_metric = clf.resolved()["train"]["metric"]
+    chosen_metric = clf.task_.require_metric(clf.resolved()["train"]["metric"])
     best_epoch, best = None, None
     for record in clf.history_:
-        metrics = record.get("validation") or {"log_loss": record["loss"]}
-        metric = chosen_metric if chosen_metric in metrics else "log_loss"  # trees stop by log loss only
-        if better(metric, metrics[metric], best):
-            best_epoch, best = record["epoch"], metrics[metric]
+        metrics = record.get("validation") or {"loss": record["loss"]}
+        if chosen_metric in metrics:
+            value, improved = metrics[chosen_metric], better(chosen_metric, metrics[chosen_metric], best)
+        else:  # trees stop by their loss only
+            value = next(iter(metrics.values()))
+            improved = best is None or value < best
+        if improved:
+            best_epoch, best = record["epoch"], value
     return {
         "version": VERSION,
         "source": SOURCE,
@@ -288,7 +303,7 @@ def _describe_run(job: Job, clf: Classifier, training_seconds: float | None) -> 
         "preset": job.row.preset,
         "config": to_json(clf.resolved()),
         "data": job.experiment.data.folder,
-        "label": job.experiment.data.label,
+        "label": ", ".join(job.experiment.data.labels),
         "excluded_statics": ", ".join(job.experiment.data.exclude_statics),
         "scenario": job.splits.name,
         "split": job.split_number,

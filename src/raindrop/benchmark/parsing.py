@@ -152,7 +152,7 @@ def _list_of_sections(kind: type[Any], values: Any, key: str, required: tuple[st
 def _check_names(experiment: Experiment) -> None:
     """Raise on unknown metrics, duplicate names, and references or published metrics without a row or column."""
     for metric in experiment.metrics:
-        require_metric(metric)
+        require_metric(metric.partition("/")[0])
     rows = [row.name for row in experiment.rows]
     for kind, names in (("row", rows), ("scenario", [splits.name for splits in experiment.splits])):
         duplicates = sorted({name for name in names if names.count(name) > 1})
@@ -169,4 +169,4 @@ def _check_names(experiment: Experiment) -> None:
             if column not in columns:
                 raise ConfigError(f"published.metrics of '{row}': no column '{column}'; {suggest(column, columns)}")
             for metric in by_metric:
-                require_metric(metric)
+                require_metric(metric.partition("/")[0])

@@ -12,7 +12,7 @@ from raindrop.benchmark.aggregate import Summary
 from raindrop.benchmark.comparison import format_metric
 from raindrop.benchmark.spec import column_name
 from raindrop.files import atomic_file, write_text
-from raindrop.tasks.metrics import metric_of
+from raindrop.tasks.metrics import metric_title
 
 Grid = tuple[str, list[str], list[list[str]]]  # heading, column names, rows of cells
 BEHIND = "behind (p)"
@@ -31,7 +31,9 @@ def write_tables(summary: Summary, folder: Path) -> list[Path]:
 def caption(summary: Summary) -> str:
     """Label, base rate, data, and what the numbers mean."""
     data, experiment = summary.data, summary.experiment
-    if data.positive is not None:
+    if data.description:
+        classes = data.description
+    elif data.positive is not None:
         share = dict(data.class_shares)[data.positive]
         classes = f"{share:.1%} are '{data.positive}', which is the AUPRC of random guessing"
     else:
@@ -47,7 +49,7 @@ def caption(summary: Summary) -> str:
             f"Label '{data.label}' ({data.samples:,} samples; {classes}); {data.sensors} sensors, "
             f"{data.readings:,} readings.",
             *([experiment.note] if experiment.note else []),
-            "Test sets, in percent: mean ± standard deviation (n - 1) over the splits; 'splits' is their number"
+            "Test sets, shares in percent: mean ± standard deviation (n - 1) over the splits; 'splits' is their number"
             f"{fewer}.",
             *published,
         ]
@@ -141,7 +143,7 @@ def _overviews(summary: Summary, bold: Callable[[str], str], escape: Callable[[s
                         means = (_mean_and_splits(by_setting[name], most, bold) for name in settings)
                         rows.append([escape(row.name), str(most), *means])
                 scenario = f"{splits.name}, " if splits.name else ""
-                heading = f"{scenario}{hidden} sensors hidden, {metric_of(metric).title}"
+                heading = f"{scenario}{hidden} sensors hidden, {metric_title(metric)}"
                 overviews.append((heading, ["", "splits", *settings], rows))
     return overviews
 
@@ -155,7 +157,7 @@ def _blocks(summary: Summary, bold: Callable[[str], str], escape: Callable[[str]
         optional = {metric: _optional_columns(block.filter(pl.col("metric") == metric)) for metric in metrics}
         names = ["", "splits"]
         for metric in metrics:
-            names += [metric_of(metric).title, *optional[metric], BEHIND]
+            names += [metric_title(metric), *optional[metric], BEHIND]
         rows = []
         for row in summary.experiment.rows:
             of_row = block.filter(pl.col("row") == row.name)

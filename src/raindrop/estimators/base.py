@@ -59,7 +59,7 @@ class Estimator(Settings, ABC):
     # ---------------------------------------------------------------- what a subclass provides
 
     @abstractmethod
-    def _learn_task(self, table: EventTable) -> Task:
+    def learn_task(self, table: EventTable) -> Task:
         """The task, with what it needs to know of the training table."""
 
     @abstractmethod
@@ -126,7 +126,7 @@ class Estimator(Settings, ABC):
         if not len(table):
             raise DataError("The training table is empty. There must be at least one sample.")
         table = _with_weights(table, sample_weight)
-        self._learn_task(table).require_metric(train_config.metric)  # before anything is written
+        self.learn_task(table).require_metric(train_config.metric)  # before anything is written
         folder = None if run is None else Path(run)
         if resume and folder is None:
             raise ConfigError("resume continues the run in a folder; give it with run='FOLDER'.")
@@ -134,7 +134,7 @@ class Estimator(Settings, ABC):
             refuse_to_overwrite(folder)
         training, held_out = self._hold_out(table, validation, train_config.holdout, own_labels=y is None)
         self._require_validation(held_out)
-        self.task_ = self._learn_task(training)
+        self.task_ = self.learn_task(training)
         self.time_unit_ = table.time_unit
         self.scaler_ = Scaler.fit(training)
         self.data_: dict[str, Any] = {

@@ -137,7 +137,7 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         if self.calibrate not in METHODS:
             raise ConfigError(f"Unknown calibration '{self.calibrate}': {suggest(str(self.calibrate), METHODS)}")
 
-    def _learn_task(self, table: EventTable) -> Classification:
+    def learn_task(self, table: EventTable) -> Classification:
         return Classification.learn(self._labelled(table), positive=self.positive, class_weight=self.class_weight)
 
     def _with_targets(self, table: EventTable, y: ArrayLike) -> EventTable:

@@ -100,7 +100,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         if self.calibrate not in METHODS:
             raise ConfigError(f"Unknown calibration '{self.calibrate}': {suggest(str(self.calibrate), METHODS)}")
 
-    def _learn_task(self, table: EventTable) -> MultiLabel:
+    def learn_task(self, table: EventTable) -> MultiLabel:
         return MultiLabel.learn(table, self.labels)
 
     def _with_targets(self, table: EventTable, y: ArrayLike) -> EventTable:

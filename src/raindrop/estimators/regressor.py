@@ -97,7 +97,7 @@ class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
 
     # ---------------------------------------------------------------- learning
 
-    def _learn_task(self, table: EventTable) -> Regression:
+    def learn_task(self, table: EventTable) -> Regression:
         return Regression.learn(table, label_names(self.label, table), self.loss)
 
     def _with_targets(self, table: EventTable, y: ArrayLike) -> EventTable:

@@ -274,6 +274,12 @@ def metric_of(name: str) -> Metric:
     return METRICS[name.partition("/")[0]]
 
 
+def metric_title(name: str) -> str:
+    """The metric's name for people; that of one label says which."""
+    _, slash, label = name.partition("/")
+    return metric_of(name).title + (f" ({label})" if slash else "")
+
+
 def require_metric(name: str, known: Iterable[str] | Mapping[str, Any] = METRICS) -> None:
     """Raise unless there is such a metric."""
     if name not in known:
