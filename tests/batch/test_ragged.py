@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from closeness import assert_close
 from torch.autograd import gradcheck
 
 from raindrop.batch.ragged import BLOCK, Blocks, Segments
@@ -23,7 +24,7 @@ def test_sum_and_spread_are_loops_over_rows(index, shape):
     summed, spread = runs.sum(x), runs.spread(y)
     for segment in range(7):
         rows = [x[row] for row in range(len(index)) if index[row] == segment]
-        torch.testing.assert_close(summed[segment], sum(rows, torch.zeros(shape)))
+        assert_close(summed[segment], sum(rows, torch.zeros(shape)))
     for row, segment in enumerate(index):
         assert torch.equal(spread[row], y[segment])
     assert runs.counts.tolist() == [index.count(segment) for segment in range(7)]
@@ -39,7 +40,7 @@ def test_softmax_is_taken_over_the_present_rows_of_each_segment():
         for segment in range(7):
             rows = [row for row in range(6) if UNORDERED[row] == segment and present[row, k]]
             if rows:
-                torch.testing.assert_close(out[rows, k], torch.softmax(scores[rows, k], 0))
+                assert_close(out[rows, k], torch.softmax(scores[rows, k], 0))
     assert not out[~present].any()
 
 
@@ -76,8 +77,8 @@ def test_blocks_are_matrix_products_per_sample():
     summed, matched = blocks.weighted_sum(weights, rows), blocks.match(rows, queries)
     for b in range(len(COUNTS)):
         mine = runs.index == b
-        torch.testing.assert_close(summed[b], weights[mine].T @ rows[mine])
-        torch.testing.assert_close(matched[mine], rows[mine] @ queries[b].T)
+        assert_close(summed[b], weights[mine].T @ rows[mine])
+        assert_close(matched[mine], rows[mine] @ queries[b].T)
 
 
 def test_gradients_of_blocks():

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from closeness import assert_close, tolerance
 
 from raindrop import Classifier, ConfigError, EventTable
 from raindrop.explain.information import attention_over_time, information, information_graphs
@@ -60,7 +61,7 @@ def test_the_gain_is_what_telling_loses_without_one_sender(model, batch):
                     loss = (without[s, v] - batch.value[m]) ** 2 - (everyone[s, v] - batch.value[m]) ** 2
                     total[b, u, v] += loss
                     number[b, u, v] += 1
-    torch.testing.assert_close(information(model, batch), total / number.clamp_min(1), atol=1e-4, rtol=1e-3)
+    assert_close(information(model, batch), total / number.clamp_min(1))
 
 
 def test_a_pruned_edge_tells_nothing(model, batch):
@@ -69,7 +70,7 @@ def test_a_pruned_edge_tells_nothing(model, batch):
         edges = model.layers[0](batch, h, p, model.graph(batch, h)).edges
     pruned = edges == 0
     assert pruned.any()
-    assert information(model, batch)[pruned].abs().max() < 1e-5
+    assert information(model, batch)[pruned].abs().max() < tolerance()
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +103,7 @@ def test_graphs_have_one_entry_per_sample_whatever_the_batches(telling):
     graphs = information_graphs(classifier, table)
     alone = information_graphs(classifier, table[[7]])
     assert list(graphs) == table.ids
-    np.testing.assert_allclose(graphs[table.ids[7]].weights, alone[table.ids[7]].weights, atol=1e-5)
+    assert_close(graphs[table.ids[7]].weights, alone[table.ids[7]].weights)
 
 
 def test_a_model_whose_messages_learned_nothing_says_what_to_set(table):
@@ -124,7 +125,7 @@ def test_attention_over_time_sums_to_1_over_the_times_of_each_sensor(telling):
     assert frame["sample"].unique(maintain_order=True).to_list() == ["3", "50", "7"]
     totals = frame.group_by("sample", "sensor").agg(pl.col("weight").sum())
     assert len(totals) == 9
-    assert totals["weight"].to_list() == pytest.approx([1.0] * 9, abs=1e-5)
+    assert totals["weight"].to_list() == pytest.approx([1.0] * 9, abs=tolerance())
     read = frame.filter("read").select("sample", pl.col("time").cast(pl.Float64), "sensor")
     events = few.events().select("sample", "time", pl.col("sensor").cast(pl.String))
     assert read.sort(read.columns).rows() == events.sort(events.columns).rows()
@@ -137,7 +138,7 @@ def test_the_weights_are_those_of_the_models_output_whatever_the_batches(telling
     (batch,) = classifier.batches(table[[50]])
     with torch.inference_mode():
         weights = classifier.model_(batch).time_weights
-    assert frame.filter(sample="50", sensor="b")["weight"].to_list() == pytest.approx(weights[:, 1].tolist(), abs=1e-6)
+    assert_close(frame.filter(sample="50", sensor="b")["weight"].to_numpy(), weights[:, 1].numpy())
 
 
 def test_a_model_without_attention_over_time_says_so(make_table):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 import pytest
+from closeness import tolerance
 from scipy import stats
 
 from raindrop.errors import ConfigError, DataError
@@ -33,7 +34,7 @@ def test_p_is_that_of_scipys_permutation_test():
         one, other = graphs.weights[chosen, u, v], graphs.weights[~chosen, u, v]
         exact = stats.permutation_test((one, other), lambda x, y: abs(x.mean() - y.mean()), alternative="greater")
         assert row(found, sender, receiver)["p"] == pytest.approx(exact.pvalue, abs=0.02)
-        assert row(found, sender, receiver)["weight"] == pytest.approx(one.mean() - other.mean(), abs=1e-6)
+        assert row(found, sender, receiver)["weight"] == pytest.approx(one.mean() - other.mean(), abs=tolerance())
 
 
 def test_where_nothing_is_there_one_p_in_twenty_is_below_a_twentieth_and_hardly_any_q():
@@ -53,7 +54,7 @@ def test_an_edge_that_differs_is_found_and_comes_first():
     assert found.row(0)[:2] == ("c", "b")
     assert found["weight"][0] < -0.3
     assert found["q"][0] < 0.01
-    assert found["chosen"][0] - found["others"][0] == pytest.approx(found["weight"][0], abs=1e-6)
+    assert found["chosen"][0] - found["others"][0] == pytest.approx(found["weight"][0], abs=tolerance())
     assert (found["q"][1:] > 0.05).all()
 
 
@@ -120,7 +121,7 @@ def test_the_figures_of_stability_are_those_of_loops():
     for sender, receiver, share, weight, _, same_sign in found.edges.iter_rows():
         assert share == pytest.approx(np.mean([(sender, receiver) in edges for edges in top]))
         values = [graph[sender, receiver] for graph in graphs]
-        assert weight == pytest.approx(np.mean(values), abs=1e-6)
+        assert weight == pytest.approx(np.mean(values), abs=tolerance())
         assert same_sign == (min(values) > 0 or max(values) < 0)
     assert found.edges["share"].is_sorted(descending=True)
 

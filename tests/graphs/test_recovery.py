@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from closeness import tolerance
 
 from raindrop import DataError, EventTable, SensorGraph
 from raindrop.graphs.recovery import lagged_correlation, recovery
@@ -70,7 +71,7 @@ def test_it_is_the_correlation_with_the_last_reading_before(make_table, same_tim
                 if name == receiver and (before := last_before(events, s, sender, t, same_time)) is not None
             ]
             expected = abs(np.corrcoef(np.array(pairs).T)[0, 1]) if len(pairs) > 2 else 0.0
-            assert found[sender, receiver] == pytest.approx(expected, abs=1e-5)
+            assert found[sender, receiver] == pytest.approx(expected, abs=tolerance())
 
 
 def test_who_follows_another_by_a_step_is_found_in_that_direction():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from closeness import assert_close
 
 from raindrop.models.base import Output
 from raindrop.models.ensemble import EnsembleHead, together
@@ -19,17 +20,17 @@ def test_members_are_what_each_would_be_alone():
         hidden = x
         for layer in (head.first, head.second):
             hidden = torch.relu((hidden * layer.r[m]) @ layer.W.weight.T * layer.s[m] + layer.b[m])
-        torch.testing.assert_close(found[:, m], hidden @ head.last[m] + head.bias[m])
+        assert_close(found[:, m], hidden @ head.last[m] + head.bias[m])
     assert not torch.allclose(found[:, 0], found[:, 1])
 
 
 def test_together_is_the_mean_probability():
     members = torch.randn(5, 3, 2)
-    torch.testing.assert_close(together(members).softmax(-1), members.softmax(-1).mean(1))
+    assert_close(together(members).softmax(-1), members.softmax(-1).mean(1))
 
 
 def test_each_member_learns_from_its_own_loss():
     members, label = torch.randn(5, 3, 2), torch.tensor([0, 1, 1, 0, 1])
     output = Output(together(members), torch.zeros(5, 1), torch.zeros(()), members=members)
     wanted = torch.stack([torch.nn.functional.cross_entropy(members[:, m], label) for m in range(3)]).mean()
-    torch.testing.assert_close(classification_loss(output, label), wanted)
+    assert_close(classification_loss(output, label), wanted)

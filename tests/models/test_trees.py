@@ -9,6 +9,7 @@ import lightgbm
 import numpy as np
 import pytest
 import torch
+from closeness import assert_close, tolerance
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from raindrop.batch.collate import Collator
@@ -68,7 +69,7 @@ def test_the_summaries_of_a_batch_are_those_of_its_scaled_table(table, make_batc
         if name not in ("count", "time_of_last"):
             wanted[:, :, at] /= scaler.scale
     found = summaries_of(make_batch(table)).numpy()
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+    assert_close(found, wanted, dtype=np.float32)
     assert np.isnan(found[0, 1, 1:]).all()
     assert found[0, 1, 0] == 0
 
@@ -87,7 +88,7 @@ def test_details_are_what_a_loop_over_readings_finds(table, make_batch):
         start, end = time[mine].min(), time[mine].max()
         counts = np.bincount(batch.sensor.numpy()[mine], minlength=batch.num_sensors)
         expected = [end, start, end - start, mine.sum(), (counts > 0).sum(), counts.max()]
-        np.testing.assert_allclose(whole[sample], expected, rtol=1e-12)
+        assert_close(whole[sample], expected)
         for sensor in range(batch.num_sensors):
             own = mine & (batch.sensor == sensor).numpy()
             if not own.any():
@@ -106,7 +107,7 @@ def test_details_are_what_a_loop_over_readings_finds(table, make_batch):
                 weight @ x / weight.sum(),
                 step,
             ]
-            np.testing.assert_allclose(found[sample, sensor], [*wanted, t.mean()], rtol=1e-6, atol=1e-9)
+            assert_close(found[sample, sensor], [*wanted, t.mean()])
 
 
 def test_trees_that_see_more_tell_what_nine_summaries_do_not():
@@ -134,7 +135,7 @@ def test_columns_are_the_same_whoever_is_summarised_along(table, monkeypatch, se
     trees = Trees(TreesConfig(summaries=seen), DataSpec(table.sensors, 2))
     whole = trees.table_of(data)[0]
     monkeypatch.setattr("raindrop.models.trees.CHUNK", 7)
-    np.testing.assert_array_equal(trees.table_of(data)[0], whole)
+    assert_close(trees.table_of(data)[0], whole)
 
 
 @ENGINES
@@ -154,7 +155,7 @@ def test_probabilities_are_the_engines_own(table, grown, monkeypatch, engine, cl
     else:
         own = grown[0].predict(columns, num_iteration=rounds)
         own = np.stack([1 - own, own], axis=1) if classes == 2 else own
-    np.testing.assert_allclose(clf.predict_proba(table), own, atol=1e-5)
+    assert_close(clf.predict_proba(table), own)
     assert own.std(0).min() > 0.02  # and they tell samples apart
 
 
@@ -167,7 +168,7 @@ def test_a_missing_value_goes_where_the_engine_sends_it(table, grown, engine):
     columns[:, :36:9] = 0
     score = clf.model_.leaves_of(columns).sum(1) + clf.model_.baseline
     own = grown[0].predict_proba(columns.numpy())[:, 1] if engine == "sklearn" else grown[0].predict(columns.numpy())
-    np.testing.assert_allclose(torch.sigmoid(score)[0].numpy(), own, atol=1e-6)
+    assert_close(torch.sigmoid(score)[0], own)
 
 
 @ENGINES
@@ -196,7 +197,7 @@ def test_the_round_with_the_lowest_validation_loss_is_kept(table):
     losses = [record["validation"]["log_loss"] for record in clf.history_]
     kept = len(clf.model_.root)
     assert kept == np.argmin(losses) + 1 < len(losses) < 30
-    assert clf.evaluate(validation)["log_loss"] == pytest.approx(min(losses), abs=1e-5)
+    assert clf.evaluate(validation)["log_loss"] == pytest.approx(min(losses), abs=tolerance())
 
 
 @ENGINES
@@ -230,8 +231,8 @@ def test_a_sample_has_the_same_result_in_any_batch(table, fitted):
     with torch.inference_mode():
         together = fitted.model_(data.batch(np.arange(len(table)))).logits
         order = np.random.default_rng(0).permutation(len(table))[:20]
-        assert torch.equal(fitted.model_(data.batch(order)).logits, together[order])
-        assert torch.equal(fitted.model_(data.batch(order[:1])).logits, together[order[:1]])
+        assert_close(fitted.model_(data.batch(order)).logits, together[order])
+        assert_close(fitted.model_(data.batch(order[:1])).logits, together[order[:1]])
 
 
 def test_one_reading_or_none_is_enough(table, fitted):
@@ -242,7 +243,7 @@ def test_one_reading_or_none_is_enough(table, fitted):
     assert output.logits.isfinite().all()
     assert output.embedding.isfinite().all()
     nothing = fitted.model_(data.batch(np.array([149, 149])))
-    assert torch.equal(nothing.logits, output.logits[1:])
+    assert_close(nothing.logits, output.logits[1:])
 
 
 def test_a_model_without_trees_knows_nothing(table, make_batch):

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 from awkward import CLASSES, SENSORS, awkward_model, awkward_table
+from closeness import assert_close, tolerance
 
 from raindrop import Classifier, ConfigError, DataError, EventTable, OutputExistsError
 from raindrop.cli.app import main
@@ -53,7 +54,7 @@ def held_in(text: str, place: str):
 def test_its_figures_are_those_of_evaluate(report, model, table):
     expected = model.evaluate(table)
     assert {name: held.value for name, held in report.scores[0].figures.items()} == pytest.approx(
-        {name: expected[name] for name in report.scores[0].figures}
+        {name: expected[name] for name in report.scores[0].figures}, abs=tolerance()
     )
     assert [score.name for score in report.scores] == ["Raindrop", "other"]
     for share, held in zip((0.0, 0.1, 0.2, 0.3, 0.4, 0.5), report.scores[0].robustness, strict=True):
@@ -71,15 +72,17 @@ def test_chance_is_the_score_of_knowing_the_base_rate_alone(report, table):
 def test_what_moved_a_score_is_the_score_without_the_sensor(report, model, table):
     case = report.cases[3]
     one = table[[case.id]]
-    np.testing.assert_allclose(case.probability, model.predict_proba(one)[0], rtol=1e-5)
+    assert_close(case.probability, model.predict_proba(one)[0])
     before = np.log(case.probability[1] / case.probability[0])
     for at, name in enumerate(SENSORS):
         if not (case.sensor == at).any():
             assert case.contribution[at] == 0
             continue
         without = model.predict_proba(hide_sensors(one, [name]))[0]
-        assert case.without[at] == pytest.approx(without[1], abs=1e-5)
-        assert case.contribution[at] == pytest.approx(before - np.log(without[1] / without[0]), abs=1e-3)
+        assert case.without[at] == pytest.approx(without[1], abs=tolerance())
+        slope = max(1 / (float(p[0]) * float(p[1])) for p in (case.probability, without))  # of the log-odds
+        odds = np.log(without[1] / without[0])
+        assert case.contribution[at] == pytest.approx(before - odds, abs=tolerance(magnitude=slope))
 
 
 def test_with_more_classes_what_moved_the_score_is_about_the_predicted_class():
@@ -88,7 +91,7 @@ def test_with_more_classes_what_moved_the_score_is_about_the_predicted_class():
     for case in report_on(model, table).cases[:6]:
         asked, at = case.probability.argmax(), case.sensor[0]
         without = model.predict_proba(hide_sensors(table[[case.id]], [SENSORS[at]]))[0, asked]
-        assert case.without[at] == pytest.approx(without, abs=1e-5)
+        assert case.without[at] == pytest.approx(without, abs=tolerance())
 
 
 def test_readings_of_a_case_are_those_of_the_sample(report, table):
@@ -108,7 +111,7 @@ def test_attention_of_a_case_is_the_models_over_time(report, model, table):
     frame = attention_over_time(model, one).filter("read")
     known = {(sensor, time): weight for _, time, sensor, weight, _ in frame.iter_rows()}
     for sensor, time, shown in zip(case.sensor, case.time, case.attention, strict=True):
-        assert shown == pytest.approx(known.get((SENSORS[sensor], time), 0) * times, abs=1e-4)
+        assert shown == pytest.approx(known.get((SENSORS[sensor], time), 0) * times, abs=tolerance(magnitude=times))
 
 
 def test_graphs_come_with_what_speaks_for_them(report):
@@ -310,9 +313,9 @@ def test_long_names_are_cut_and_stay_different():
 
 def test_the_circle_has_every_sensor_at_its_own_place():
     place = circle(tuple("abcdef"))
-    np.testing.assert_allclose(np.linalg.norm(place, axis=1), 1, atol=1e-6)
+    assert_close(np.linalg.norm(place, axis=1), 1.0, dtype=np.float32)
     assert len({tuple(row) for row in place.round(3).tolist()}) == 6
-    np.testing.assert_allclose(place[0], [0, 1], atol=1e-6)
+    assert_close(place[0], [0, 1], dtype=np.float32)
 
 
 # ---------------------------------------------------------------- a run alone, and the commands

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from closeness import assert_close
 from learnable import QUICK, easy_table
 
 from raindrop.batch.collate import Collator
@@ -31,7 +32,7 @@ def taught(table, weight=1.0):
 def test_unseen_samples_are_judged_well_where_readings_tell_the_label(classes):
     labels, goals = taught(easy_table(150, classes=classes))
     assert goals.shape == (150, len(classes))
-    np.testing.assert_allclose(goals.sum(1), 1.0, atol=1e-5)
+    assert_close(goals.sum(1), 1.0)
     assert METRICS["auroc"](labels, goals) > 0.9
 
 
@@ -66,7 +67,7 @@ def test_the_weight_is_of_the_trees_and_the_rest_of_the_label():
     table = easy_table(150)
     labels, alone = taught(table)
     _, mixed = taught(table, weight=0.25)
-    np.testing.assert_allclose(mixed, 0.25 * alone + 0.75 * np.eye(2)[labels], atol=1e-6)
+    assert_close(mixed, 0.25 * alone + 0.75 * np.eye(2)[labels])
 
 
 def test_trees_that_know_nothing_and_too_few_samples_teach_nothing():
@@ -82,7 +83,7 @@ def test_the_loss_of_probabilities_is_the_mean_of_the_losses_of_the_labels():
     for output in (Output(logits, logits, logits.sum()), Output(logits, logits, logits.sum(), members=members)):
         each = [classification_loss(output_of(output, at), torch.tensor([c])) for at in range(5) for c in range(3)]
         wanted = (torch.stack(each).view(5, 3) * goal).sum(1).mean()
-        torch.testing.assert_close(classification_loss(output, goal), wanted)
+        assert_close(classification_loss(output, goal), wanted)
 
 
 def output_of(output, at):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from closeness import assert_close, tolerance
 
 from raindrop.models.baselines.grud import GRUD, GRUDConfig, before
 from raindrop.models.layers import at_slots
@@ -59,7 +60,7 @@ def test_the_gap_is_the_recursion_of_equation_2(batch):
     grid = batch.grid()
     for b in range(6):
         there = grid.present[b]
-        torch.testing.assert_close(delta[batch.slot_sample == b], gaps(grid.observed[b, there], grid.time[b, there]))
+        assert_close(delta[batch.slot_sample == b], gaps(grid.observed[b, there], grid.time[b, there]))
 
 
 @torch.no_grad()
@@ -68,7 +69,7 @@ def test_the_last_state_is_equations_10_to_16(model, batch):
     for b in range(6):
         there = grid.present[b]
         wanted = last_state(model, grid.value[b, there], grid.observed[b, there], grid.time[b, there])
-        torch.testing.assert_close(found[b], wanted, rtol=1e-5, atol=1e-6)
+        assert_close(found[b], wanted)
     assert not found[6].any()  # a sample without readings
 
 
@@ -79,9 +80,7 @@ def test_a_decay_that_was_driven_below_zero_stops_nothing(model, batch):
     model.state_decay -= 10
     found, grid = model(batch).embedding, batch.grid()
     there = grid.present[0]
-    torch.testing.assert_close(
-        found[0], last_state(model, grid.value[0, there], grid.observed[0, there], grid.time[0, there])
-    )
+    assert_close(found[0], last_state(model, grid.value[0, there], grid.observed[0, there], grid.time[0, there]))
 
 
 @torch.no_grad()
@@ -90,8 +89,8 @@ def test_a_reading_fades_with_real_time(model, table, make_batch):
     batch = make_batch(table)
     slower = replace(batch, time=batch.time * 5)
     difference = (model(slower).embedding - model(batch).embedding).abs().amax(1)
-    assert (difference[:5] > 1e-5).all()
-    assert (difference[5:] == 0).all()  # one timestamp, or none: no gap
+    assert (difference[:5] > 10 * tolerance()).all()
+    assert (difference[5:] <= tolerance()).all()  # one timestamp, or none: no gap
 
 
 def test_a_sample_that_has_ended_takes_no_more_steps(model, batch, monkeypatch):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from closeness import assert_close, tolerance
 
 from raindrop.models.baselines.mtand import MTAND, MTANDConfig
 
@@ -62,7 +63,7 @@ def test_interpolation_is_equations_2_and_3(build, batch, heads, window):
     for b in range(6):
         there = grid.present[b]
         wanted = interpolate(model, grid.value[b, there], grid.observed[b, there], grid.time[b, there], window)
-        torch.testing.assert_close(found[b], wanted, rtol=1e-4, atol=1e-5)
+        assert_close(found[b], wanted)
 
 
 @torch.no_grad()
@@ -75,7 +76,7 @@ def test_the_embedding_is_the_last_state_of_a_gru_over_the_references(build, bat
         kept = h @ gru.weight_hh_l0.T + gru.bias_hh_l0
         r, z = torch.sigmoid(given[:, :6] + kept[:, :6]), torch.sigmoid(given[:, 6:12] + kept[:, 6:12])
         h = (1 - z) * torch.tanh(given[:, 12:] + r * kept[:, 12:]) + z * h
-    torch.testing.assert_close(model(batch).embedding, h, rtol=1e-5, atol=1e-6)
+    assert_close(model(batch).embedding, h)
 
 
 @torch.no_grad()
@@ -83,7 +84,7 @@ def test_a_single_reading_is_its_interpolation_everywhere(build, batch):
     model = build()
     row = model.interpolate(batch)[4]  # one reading, of the last sensor
     reading = batch.value[batch.sample == 4]
-    torch.testing.assert_close(row[:, 3], reading.expand(5))
+    assert_close(row[:, 3], reading.expand(5))
     assert not row[:, :3].any()
     assert row[:, 4:].tolist() == [[0, 0, 0, 1]] * 5
 
@@ -96,7 +97,7 @@ def test_attention_as_sharp_as_it_gets_stays_finite_and_can_learn(build, batch):
     output.logits.sum().backward()
     found = model.interpolate(batch)
     assert found.isfinite().all()
-    assert found[..., :4].abs().max() <= batch.value.abs().max() + 1e-5  # a mean of readings
+    assert found[..., :4].abs().max() <= batch.value.abs().max() + tolerance()  # a mean of readings
     read = torch.zeros(6, 4).index_put((batch.sample, batch.sensor), torch.ones(()))
     assert torch.equal(found[..., 4:], read[:, None].expand(-1, 5, -1))  # none is forgotten, however faint
     assert all(weight.grad.isfinite().all() for weight in model.parameters())
@@ -107,4 +108,4 @@ def test_references_span_the_window_of_the_data(build, batch):
     """The same data in another unit, with its window, gives the same."""
     hours = build((0.0, 48.0))(batch).logits
     minutes = build((0.0, 2880.0))(replace(batch, time=batch.time * 60)).logits
-    torch.testing.assert_close(hours, minutes, rtol=1e-4, atol=1e-5)
+    assert_close(hours, minutes)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from closeness import assert_close
 
 from raindrop.models.baselines.seft import SeFT, SeFTConfig, cumulative_mean
 
@@ -53,7 +54,7 @@ def test_a_sample_is_its_attended_set(table, batch, make_spec, context):
                     scores.append(key @ attention.Q[i] / 7**0.5)
                 a = torch.softmax(torch.stack(scores), dim=0)
                 expected.append(sum(a[j] * model.h(s[j]) for j in range(len(s))))
-            torch.testing.assert_close(embedding[b], torch.cat(expected), rtol=1e-4, atol=1e-5)
+            assert_close(embedding[b], torch.cat(expected))
 
 
 def test_the_running_mean_of_a_sample_does_not_hear_of_the_others(batch):
@@ -62,7 +63,7 @@ def test_the_running_mean_of_a_sample_does_not_hear_of_the_others(batch):
     loud = x.clone()
     loud[:5][0], loud[5:][batch.sample == 0] = 1e6, 1e6
     others = torch.cat([torch.arange(5) != 0, batch.sample != 0])
-    torch.testing.assert_close(cumulative_mean(batch, loud)[others], mean[others], rtol=0, atol=1e-6)
+    assert_close(cumulative_mean(batch, loud)[others], mean[others])
 
 
 def test_the_order_of_readings_at_one_time_does_not_matter(table, batch, make_spec):
@@ -72,7 +73,7 @@ def test_the_order_of_readings_at_one_time_does_not_matter(table, batch, make_sp
     shuffled = replace(batch, value=batch.value[order], sensor=batch.sensor[order])
     assert not torch.equal(shuffled.sensor, batch.sensor)
     with torch.no_grad():
-        torch.testing.assert_close(model(shuffled).logits, model(batch).logits, rtol=0, atol=1e-5)
+        assert_close(model(shuffled).logits, model(batch).logits)
 
 
 def test_attention_is_dropped_in_training_only(table, batch, make_spec):

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 
 import pytest
 import torch
+from closeness import assert_close, tolerance
 
 from raindrop.config import describe, make
 from raindrop.errors import ConfigError
@@ -79,7 +80,7 @@ def test_the_embedding_is_the_mean_of_attending_timestamps(build, batch, imputat
     for b in range(5):
         there = grid.present[b]
         wanted = encode(model, grid.value[b, there], grid.observed[b, there], grid.time[b, there])
-        torch.testing.assert_close(found[b], wanted, rtol=1e-4, atol=1e-5)
+        assert_close(found[b], wanted)
     assert not found[5].any()  # a sample without readings
 
 
@@ -96,7 +97,7 @@ def test_only_the_transformer_can_tell_a_mean_reading_from_none(build, batch, im
     order = torch.argsort(added.slot, stable=True)
     added = replace(added, value=added.value[order], sensor=added.sensor[order], slot=added.slot[order])
     model = build(imputation=imputation)
-    assert torch.allclose(model(added).logits, model(batch).logits, atol=1e-6) != differs
+    assert torch.allclose(model(added).logits, model(batch).logits, atol=tolerance()) != differs
 
 
 @torch.no_grad()
@@ -104,8 +105,8 @@ def test_the_real_times_matter_not_their_ranks(build, batch):
     model = build()
     later = replace(batch, time=batch.time * 3)
     difference = (model(later).logits - model(batch).logits).abs().amax(1)
-    assert (difference[:5] > 1e-4).all()
-    assert difference[5] == 0
+    assert (difference[:5] > 10 * tolerance()).all()
+    assert difference[5] <= tolerance()
 
 
 def test_a_size_that_heads_cannot_share_is_refused():

@@ -11,6 +11,7 @@ import numpy as np
 import paper_loops as paper
 import pytest
 import torch
+from closeness import ONE_SUM, assert_close
 from torch import Tensor
 
 from raindrop.batch.batch import Batch
@@ -23,6 +24,7 @@ from raindrop.models.raindrop.model import Raindrop, disparity
 from raindrop.table.event_table import EventTable
 
 SENDERS = ("embedded", "observed")
+SINGLE = {"dtype": np.float32, "roundings": ONE_SUM}  # the batch holds readings in float32, the loops in float64
 
 
 def double(batch: Batch) -> Batch:
@@ -56,11 +58,6 @@ def build(table: EventTable, make_spec: Any) -> Callable[..., Raindrop]:
     return build_model
 
 
-def assert_close(tensor: Tensor, expected: Any, within: float = 1e-6) -> None:
-    """Every number agrees up to `within`."""
-    np.testing.assert_allclose(paper.numpy(tensor), expected, rtol=0, atol=within)
-
-
 def slot_of(batch: Batch, b: int, t: int) -> int:
     """Where time number t of sample b lies among the batch's timestamps."""
     return int((batch.slot_sample == b).nonzero()[t])
@@ -82,7 +79,7 @@ def assert_same_embeddings(batch: Batch, b: int, told: dict[paper.At, Any], h: T
     slots = (batch.slot_sample == b).nonzero().flatten().tolist()
     assert {(t, v) for t, s in enumerate(slots) for v in range(batch.num_sensors) if has[s, v]} == set(told)
     for (t, v), expected in told.items():
-        assert_close(h[slots[t], v], expected)
+        assert_close(h[slots[t], v], expected, **SINGLE)
 
 
 # ------------------------------------------------------------------ time and readings
@@ -92,7 +89,7 @@ def test_time_is_encoded_by_the_value_of_the_time_in_sine_and_cosine_pairs():
     times = [0.0, 0.35, 7.0, 47.9]
     encoded = TimeEncoding(16)(torch.tensor(times))
     for t, p in zip(times, encoded, strict=True):
-        assert_close(p, paper.encode_time(t, 16), 1e-5)
+        assert_close(p, paper.encode_time(t, 16), magnitude=t)
 
 
 def test_seconds_since_1970_are_told_apart():
@@ -118,7 +115,7 @@ def test_a_reading_is_embedded_by_its_own_sensors_weights(build, batch, mask_ind
     for n, (x, u) in enumerate(zip(batch.value.tolist(), batch.sensor.tolist(), strict=True)):
         weights = np.stack([R[u], paper.numpy(model.embed.indicator)[u]]) if mask_indicator else R[u : u + 1]
         expected = paper.sigma(np.array([x, 1.0])[: len(weights)] @ weights)  # [x || 1] R_u
-        assert_close(h[n], expected, 1e-12)
+        assert_close(h[n], expected)
 
 
 def test_what_was_not_observed_has_no_embedding(build, batch):
@@ -146,14 +143,14 @@ def test_alpha_is_equation_1(build, batch, heads, without):
     assert torch.equal(alpha, score)
     w = paper.LayerWeights.of(layer, M)
     for n, k, v in product(range(len(h)), range(heads), range(M)):
-        assert_close(alpha[n, k, v], w.alpha(paper.numpy(h[n]), v, paper.numpy(p[n]), k), 1e-12)
+        assert_close(alpha[n, k, v], w.alpha(paper.numpy(h[n]), v, paper.numpy(p[n]), k))
 
 
 def test_the_logit_choice_hands_the_argument_of_alpha_to_the_softmax(build, batch):
     layer = build(normalise="logit").layers[0]
     h, p = torch.rand(7, 4).double(), torch.rand(7, 16).double()
     alpha, score = layer.attention(h, p, batch.num_sensors)
-    torch.testing.assert_close(torch.sigmoid(score), alpha)
+    assert_close(torch.sigmoid(score), alpha)
     assert not torch.allclose(score, alpha)
 
 
@@ -199,7 +196,7 @@ def test_one_layer_is_equations_2_and_3(build, batch, senders, normalise, more):
         assert_same_embeddings(
             batch, b, paper.receive(w, sending, readings, e, times), after.received, after.reached
         )  # Eq. 2 with the e that came in
-        assert_close(after.edges[b], paper.update_edges(w, sending, e, times), 1e-12)
+        assert_close(after.edges[b], paper.update_edges(w, sending, e, times))
 
 
 @pytest.mark.parametrize("senders", SENDERS)
@@ -228,7 +225,7 @@ def test_the_last_layer_does_not_prune(build, batch):
 def test_the_weight_of_edges_is_the_mean_of_alpha_not_of_the_softmax(build, batch):
     """The two choices of what is normalised share Eq. 3."""
     first, second = (propagate(build(layers=1, normalise=kind), batch)[0] for kind in ("sigmoid", "logit"))
-    assert torch.equal(first.edges, second.edges)
+    assert_close(first.edges, second.edges)
     assert not torch.allclose(first.received, second.received)
 
 
@@ -302,9 +299,9 @@ def test_linear_time_attention_equals_the_matrix_of_equation_4(
         slots = (batch.slot_sample == b).nonzero().flatten().tolist()
         of_v = {t: paper.numpy(h[slot, v]) for t, slot in enumerate(slots) if has[slot, v]}
         weights, expected = paper.pool_sensor(model, of_v, [paper.numpy(p[slot]) for slot in slots])
-        assert_close(z[b, v], expected, 1e-5)
+        assert_close(z[b, v], expected)
         for t, slot in enumerate(slots):
-            assert_close(beta[slot, v], weights.get(t, 0.0), 1e-5)
+            assert_close(beta[slot, v], weights.get(t, 0.0))
 
 
 def test_s_by_rank_counts_among_the_sensors_own_times(build, batch):
@@ -346,7 +343,7 @@ def test_the_lstm_steps_through_all_times_with_zeros_where_a_sensor_has_none(bui
         for slot in slots:
             state = cell(torch.cat([h[slot, v], p[slot]])[None] * has[slot, v], state)
         expected = state[0][0] if has[slots, v].any() else torch.zeros(4).double()
-        torch.testing.assert_close(z[b, v], expected)
+        assert_close(z[b, v], expected)
 
 
 # ------------------------------------------------------------------ Sec. 3.4 and 3.5
@@ -357,7 +354,7 @@ def test_readouts(build, readout):
     model = build(readout=readout)
     z = torch.randn(3, 5, 20).double()
     for b, sample in enumerate(model.readout(z)):
-        assert_close(sample, paper.read_out(model, z[b].numpy()), 1e-12)
+        assert_close(sample, paper.read_out(model, z[b].numpy()))
 
 
 def test_statics_pass_one_linear_layer_of_as_many_neurons_as_sensors(build, batch):
@@ -366,7 +363,7 @@ def test_statics_pass_one_linear_layer_of_as_many_neurons_as_sensors(build, batc
     embedding = torch.randn(batch.num_samples, 100).double()
     for b, logits in enumerate(model.head(embedding, batch.statics)):
         expected = paper.classify(model, embedding[b].numpy(), batch.statics[b].numpy())
-        assert_close(logits, expected, 1e-12)
+        assert_close(logits, expected)
 
 
 def test_without_statics_the_classifier_sees_the_sample_embedding_alone(make_table, make_batch, make_spec):
@@ -375,7 +372,7 @@ def test_without_statics_the_classifier_sees_the_sample_embedding_alone(make_tab
     model = Raindrop(RaindropConfig(), make_spec(table))
     assert model.head.statics is None
     output = model(batch)
-    torch.testing.assert_close(output.logits, model.head.classifier(output.embedding))
+    assert_close(output.logits, model.head.classifier(output.embedding))
 
 
 # ------------------------------------------------------------------ L_r
@@ -385,7 +382,7 @@ def test_without_statics_the_classifier_sees_the_sample_embedding_alone(make_tab
 def test_l_r_is_the_sum_over_pairs_of_samples(size):
     e = torch.rand(size, 4, 4).double()
     e[0, 0] = e[1, 0]
-    assert_close(disparity(e), paper.disparity(list(e.numpy())), 1e-12)
+    assert_close(disparity(e), paper.disparity(list(e.numpy())))
 
 
 def test_l_r_of_one_sample_is_0():
@@ -443,17 +440,17 @@ def test_the_whole_model_equals_the_loops(build, batch, samples, senders, varian
     for b, expected in enumerate(told):
         for layer, state in enumerate(states):
             if model.config.edge_weights:
-                assert_close(state.edges[b], expected.edges[layer])
+                assert_close(state.edges[b], expected.edges[layer], **SINGLE)
             if state.received is not None:
                 assert_same_embeddings(batch, b, expected.embeddings[layer], state.received, state.reached)
         for (t, v), weight in expected.beta.items():
-            assert_close(output.time_weights[slot_of(batch, b, t), v], weight)
-        assert_close(output.embedding[b], expected.sample, 1e-5)
-        assert_close(output.logits[b], expected.logits, 1e-5)
+            assert_close(output.time_weights[slot_of(batch, b, t), v], weight, **SINGLE)
+        assert_close(output.embedding[b], expected.sample, **SINGLE)
+        assert_close(output.logits[b], expected.logits, **SINGLE)
     penalty = 0.0
     if model.config.messages and model.config.edge_weights:
         penalty = model.config.similarity * paper.disparity([sample.edges[-1] for sample in told])
-    assert_close(output.penalty, penalty, 1e-7)
+    assert_close(output.penalty, penalty, magnitude=0.02, **SINGLE)
 
 
 @pytest.mark.parametrize("senders", SENDERS)
@@ -461,7 +458,7 @@ def test_single_precision_is_precise_enough(build, batch, samples, senders):
     model = build(senders=senders).float()
     single = replace(batch, value=batch.value.float(), time=batch.time.float(), statics=batch.statics.float())
     for logits, sample in zip(model(single).logits, samples, strict=True):
-        assert_close(logits, paper.forward(model, sample).logits, 1e-5)
+        assert_close(logits, paper.forward(model, sample).logits)
 
 
 def test_the_published_sizes_are_the_defaults(build):
@@ -488,8 +485,8 @@ def test_a_known_graph_is_where_the_edges_start(build, batch, samples, table, se
     assert not output.edges[:, torch.from_numpy(known == 0)].any()
     for b, sample in enumerate(samples):
         expected = paper.forward(model, sample, known)
-        assert_close(output.edges[b], expected.edges[-1])
-        assert_close(output.logits[b], expected.logits, 1e-5)
+        assert_close(output.edges[b], expected.edges[-1], **SINGLE)
+        assert_close(output.logits[b], expected.logits, **SINGLE)
 
 
 def test_a_known_edge_of_an_unknown_sensor_is_an_error(build):
@@ -528,7 +525,7 @@ def test_a_thinned_series_is_computed_as_if_the_other_times_were_not_there(build
         kept = [sample.times.index(pytest.approx(time)) for time in times_of(batch.thinned(3), b)]
         readings = {(kept.index(t), u): x for (t, u), x in sample.readings.items() if t in kept}
         short = replace(sample, times=[sample.times[t] for t in kept], readings=readings)
-        assert_close(logits[b], paper.forward(model, short).logits, 1e-5)
+        assert_close(logits[b], paper.forward(model, short).logits, **SINGLE)
 
 
 @pytest.mark.parametrize("most", [1, 3, 100])
@@ -544,16 +541,16 @@ def test_a_cut_series_is_the_average_of_its_pieces(build, batch, samples, most):
             pieces.append(paper.forward(model, piece))
         embedding = np.mean([piece.sample for piece in pieces], axis=0)
         mean_edges.append(np.mean([piece.edges[-1] for piece in pieces], axis=0))
-        assert_close(output.embedding[b], embedding, 1e-5)
-        assert_close(output.edges[b], mean_edges[-1])
+        assert_close(output.embedding[b], embedding, **SINGLE)
+        assert_close(output.edges[b], mean_edges[-1], **SINGLE)
         expected = paper.classify(model, embedding, sample.statics)
-        assert_close(output.logits[b], expected, 1e-5)
-    assert_close(output.penalty, 0.02 * paper.disparity(mean_edges), 1e-7)
+        assert_close(output.logits[b], expected, **SINGLE)
+    assert_close(output.penalty, 0.02 * paper.disparity(mean_edges), magnitude=0.02, **SINGLE)
 
 
 @pytest.mark.parametrize("long_series", ["thin", "cut"])
 def test_a_series_that_is_not_long_is_left_as_it_is(build, batch, long_series):
-    torch.testing.assert_close(build(long_series=long_series)(batch).logits, build()(batch).logits)
+    assert_close(build(long_series=long_series)(batch).logits, build()(batch).logits)
 
 
 def test_a_known_graph_whose_weights_cannot_be_is_refused():

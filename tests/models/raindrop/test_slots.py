@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from closeness import assert_close, tolerance
 
 from raindrop.batch.batch import Batch
 from raindrop.batch.collate import Collator
@@ -48,7 +49,7 @@ def test_a_piecewise_code_says_how_full_each_bin_is(x):
     piecewise = Piecewise(1, 4)
     knots = [0.0, 1.0, 1.0, 2.0, 4.0]
     piecewise.knots[0] = torch.tensor(knots)
-    torch.testing.assert_close(piecewise(torch.tensor([[x]]))[0, 0], torch.tensor(code_by_hand(x, knots)))
+    assert_close(piecewise(torch.tensor([[x]]))[0, 0], torch.tensor(code_by_hand(x, knots)))
 
 
 def test_knots_lie_where_numbers_are_and_also_where_they_are_rare():
@@ -66,8 +67,8 @@ def test_summaries_are_scaled_over_the_training_samples_that_have_them(slots, ta
     for u in range(5):
         known = x[has[:, u], u]
         spread = known.std(0, unbiased=False)
-        torch.testing.assert_close(known.mean(0), torch.zeros(x.shape[-1]), atol=1e-4, rtol=0)
-        assert ((spread - 1).abs().lt(1e-3) | spread.lt(1e-3)).all()
+        assert_close(known.mean(0), torch.zeros(x.shape[-1]))
+        assert ((spread - 1).abs().lt(tolerance()) | spread.lt(tolerance())).all()
         assert (x[~has[:, u], u] == 0).all()
 
 
@@ -83,10 +84,10 @@ def test_the_time_since_the_last_reading_counts_from_the_samples_own_end(table, 
             continue
         wanted = [(time.max() - start) / length, (time.min() - start) / length, np.log1p(len(time)),
                   len(np.unique(sensor)) / 5]  # fmt: skip
-        np.testing.assert_allclose(whole[b], wanted, rtol=1e-5, atol=1e-6)
+        assert_close(whole[b], wanted)
         for u in np.unique(sensor):
             since = (time.max() - time[sensor == u].max()) / length
-            np.testing.assert_allclose(raw[b, u, -1], since, rtol=1e-4, atol=1e-6)
+            assert_close(raw[b, u, -1], since, dtype=np.float32)
 
 
 def test_a_sensor_without_readings_has_its_learned_vector(slots, table, make_batch):
@@ -95,7 +96,7 @@ def test_a_sensor_without_readings_has_its_learned_vector(slots, table, make_bat
     has[batch.sample, batch.sensor] = True
     assert (~has).any()
     found, _, _ = slots(batch)
-    torch.testing.assert_close(found[~has], slots.absent.expand(len(table), -1, -1)[~has])
+    assert_close(found[~has], slots.absent.expand(len(table), -1, -1)[~has])
 
 
 def test_other_samples_than_those_of_training_move_nothing(slots, table, make_spec):
@@ -143,11 +144,11 @@ def test_slot_messages_are_equations_1_and_2(talking, table, make_batch):
             message = torch.zeros(6)
             for u in senders:
                 message += np.exp(logit[u]) / total * (h[b, u] @ messages.w_send[u]) @ messages.w_receive[v]
-            torch.testing.assert_close(found[b, v], messages.norm(own[b, v] + message), rtol=1e-4, atol=1e-5)
+            assert_close(found[b, v], messages.norm(own[b, v] + message))
             if has[b, v]:
                 guess = torch.relu(message) @ messages.decode[v] + messages.decode_bias[v]
                 wrong, told = wrong + float((guess - truth[b, v]).square().sum()), told + 1
-    assert float(error) == pytest.approx(wrong / told, rel=1e-4)
+    assert float(error) == pytest.approx(wrong / told, abs=tolerance(magnitude=wrong / told))
 
 
 @torch.no_grad()
@@ -163,7 +164,7 @@ def test_a_sensor_that_was_never_read_hears_of_the_others_but_not_of_itself(talk
     moved[0, u] += 1.0
     after = talking.messages(moved, own, here, truth)[0][0]
     assert not torch.allclose(before[absent], after[absent])  # it hears u
-    torch.testing.assert_close(before[u], after[u])  # u does not hear itself
+    assert_close(before[u], after[u])  # u does not hear itself
     moved = h.clone()
     moved[0, absent] += 1.0
-    torch.testing.assert_close(before, talking.messages(moved, own, here, truth)[0][0])  # who was not read is silent
+    assert_close(before, talking.messages(moved, own, here, truth)[0][0])  # who was not read is silent
