@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -11,11 +10,10 @@ from typing import Any
 
 import pytest
 from awkward import CLASSES, IDS, SENSORS, awkward_model, awkward_table
+from browsers import find_browser, give_up
 
 from raindrop.report import report_on, report_on_run, write_report
 
-playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
-NAMES = (os.environ.get("RAINDROP_BROWSER"), "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync"
@@ -24,12 +22,15 @@ FLAGS = (
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as engine:
-        found = next((path for name in NAMES if name and (path := shutil.which(name))), None)
-        found = found or engine.chromium.executable_path
-        if not Path(found).exists():
-            pytest.skip("no browser: install chromium, or name one in RAINDROP_BROWSER")
-        opened = engine.chromium.launch(executable_path=found, args=FLAGS.split())
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        give_up("the package playwright is not installed", os.environ)
+    with sync_playwright() as engine:
+        path = find_browser(engine.chromium.executable_path, os.environ)
+        if path is None:
+            give_up("no browser: install chromium, or name one in RAINDROP_BROWSER", os.environ)
+        opened = engine.chromium.launch(executable_path=path, args=FLAGS.split())
         yield opened
         opened.close()
 
