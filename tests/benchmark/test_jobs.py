@@ -31,7 +31,7 @@ from raindrop.errors import ConfigError, TrainingError
 from raindrop.estimators.classifier import load
 from raindrop.version import source_checksum
 
-ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +93,7 @@ def test_a_stored_figure_says_what_it_is_of(tmp_path):
     assert {row["source"] for row in figures(store, trees)} == {source_checksum()}
 
 
+@pytest.mark.slow
 def test_killed_at_exact_places_it_ends_with_the_same_table(file, whole, fresh, tmp_path):
     for place in PLACES:
         process = fresh.Process(target=dying_work, args=(file, tmp_path, *place))
@@ -103,6 +104,7 @@ def test_killed_at_exact_places_it_ends_with_the_same_table(file, whole, fresh, 
     assert not [*tmp_path.glob("*/.*.partial-*"), *tmp_path.glob("runs/*/checkpoint*")]
 
 
+@pytest.mark.slow
 def test_the_command_killed_at_work_ends_with_the_same_table(file, whole, tmp_path):
     words = [sys.executable, "-m", "raindrop", *command(file, tmp_path)]
     process = subprocess.Popen(words, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
@@ -121,6 +123,7 @@ def written(out: Path) -> set[str]:
     return {str(path) for pattern in ("runs/*/*.safetensors", "cells/*.parquet") for path in out.glob(pattern)}
 
 
+@pytest.mark.slow
 def test_a_worker_ends_with_the_process_that_started_it():
     worker = (
         "import os; from raindrop.benchmark.workers import _end_with; parent = os.getppid(); "
@@ -237,6 +240,7 @@ def counted_work(file: Path, out: Path, log: Path) -> None:
     work(planned(file)[1], Store(out))
 
 
+@pytest.mark.slow
 def test_several_processes_share_the_cells_and_run_none_twice(file, whole, fresh, tmp_path):
     processes = [fresh.Process(target=counted_work, args=(file, tmp_path, tmp_path / "log")) for _ in range(3)]
     for process in processes:
@@ -284,6 +288,7 @@ def test_a_cell_that_fails_does_not_stop_the_others_and_is_tried_again_next_time
     assert not any(cell.missing(store) for cell in cells)
 
 
+@pytest.mark.slow
 def test_a_run_begun_with_other_settings_than_the_model_has_now_begins_anew(file, whole, tmp_path, fresh):
     process = fresh.Process(target=dying_work, args=(file, tmp_path, "raindrop.training.loop", "_step", 8, "behind"))
     process.start()
@@ -314,6 +319,7 @@ def test_a_default_that_changed_since_is_not_passed_over(file, done):
 # ---------------------------------------------------------------- the command
 
 
+@pytest.mark.slow
 def test_the_command_with_two_workers_and_then_its_status(file, whole, tmp_path, capsys):
     main(command(file, tmp_path, "--workers", "2", "--splits", "1", "2"))
     said = capsys.readouterr().out
@@ -355,6 +361,7 @@ def test_progress_counts_and_expects_from_the_cells_of_the_same_row(file, tmp_pa
         assert expected(net[1:2], [net[0]], store) == pytest.approx(40, abs=5)
 
 
+@pytest.mark.slow
 def test_a_failed_cell_is_named_at_the_end_with_exit_code_1(file, tmp_path, capsys):
     odd = prepare(file.parent / "odd", FILE.replace('"train.learning_rate" = 0.05', '"train.learning_rate" = 1e30'))
     with pytest.raises(SystemExit) as ended:

@@ -123,6 +123,7 @@ def own(tmp_path):
     sys.path[:] = path
 
 
+@pytest.mark.slow
 def test_a_file_may_bring_its_own_model(own, capsys):
     words = ["benchmark", str(own), "--data", str(own.parent / "data"), "--out", str(own.parent / "out")]
     main([*words, "--rows", "stump", "--splits", "1", "2"])
@@ -157,6 +158,7 @@ def test_a_module_of_the_same_name_elsewhere_is_not_taken_for_ones_own(own):
         read_experiments([other])
 
 
+@pytest.mark.slow
 def test_rows_of_another_file_come_with_the_models_it_brings(own, capsys):
     more = FILE[: FILE.index("[[rows]]")].replace('title = "Tiny"', 'title = "More"\nrows_of = "tiny.toml"')
     (own.parent / "more.toml").write_text(more)

@@ -321,6 +321,7 @@ def python(*asked: object) -> list[str]:
     return [sys.executable, "-m", "raindrop", *map(str, asked)]
 
 
+@pytest.mark.slow
 def test_the_real_command_succeeds_and_fails_with_the_right_code(data: Path, run: Path, tmp_path: Path) -> None:
     done = subprocess.run(python("predict", run, data, "--out", tmp_path / "p.csv"), capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
@@ -334,6 +335,7 @@ def test_the_real_command_succeeds_and_fails_with_the_right_code(data: Path, run
     assert listing(tmp_path) == ["p.csv"]
 
 
+@pytest.mark.slow
 def test_ctrl_c_during_training_says_how_to_go_on(data: Path, tmp_path: Path) -> None:
     asked = python("train", data, "--out", tmp_path / "run", "--set", *words(train__epochs=1000))
     ready = {signal.SIGINT: signal.default_int_handler}

@@ -261,6 +261,7 @@ def loss_after_training(model: Model, batch: Batch, learning_rate: float) -> flo
     return lowest
 
 
+@pytest.mark.slow
 def test_one_batch_can_be_overfitted(build, make_table, make_batch):
     """From the readings alone: statics would give each sample away.
 

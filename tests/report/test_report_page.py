@@ -14,6 +14,7 @@ from browsers import find_browser, give_up
 
 from raindrop.report import report_on, report_on_run, write_report
 
+pytestmark = pytest.mark.slow
 FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync"

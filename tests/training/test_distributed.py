@@ -46,6 +46,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, shown, errors
 
 
+@pytest.mark.slow
 def test_two_processes_killed_and_resumed_learn_what_one_does(tmp_path: Path) -> None:
     data = easy_table(49).write(tmp_path / "data")
     main(command(data, tmp_path / "one"))
