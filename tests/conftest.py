@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -14,11 +15,15 @@ from raindrop.batch.scaling import Scaler
 from raindrop.models.base import DataSpec
 from raindrop.table.event_table import EventTable
 
+# On small tensors more threads only wait for one another; `make test-cpus` runs the tests with two as well.
+THREADS = os.environ.get("RAINDROP_TEST_THREADS", "1")
+os.environ["OMP_NUM_THREADS"] = THREADS  # processes that a test starts compute exactly as this one does
+
 
 @pytest.fixture(autouse=True, scope="session")
-def one_thread() -> None:
-    """Small tensors: more threads only wait for one another."""
-    torch.set_num_threads(1)
+def set_threads() -> None:
+    """Give torch that number of threads too; it read the environment when it was imported."""
+    torch.set_num_threads(int(THREADS))
 
 
 @pytest.fixture(autouse=True)

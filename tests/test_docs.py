@@ -34,6 +34,7 @@ def run(code_or_file: list[str], folder: Path) -> subprocess.CompletedProcess[st
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_every_example_runs(example, tmp_path):
     done = run([str(example)], tmp_path)
@@ -41,6 +42,7 @@ def test_every_example_runs(example, tmp_path):
     assert done.stdout
 
 
+@pytest.mark.slow
 def test_the_twelve_lines_of_the_readme_run(tmp_path):
     from raindrop.datasets.synthetic import planted_graph
 

@@ -5,6 +5,7 @@ import polars as pl
 import pytest
 import torch
 from class_tasks import labelled_collator
+from closeness import assert_close
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -73,7 +74,7 @@ def contents(batch):
 def close(one, other):
     assert [len(sample) for sample in one] == [len(sample) for sample in other]
     for mine, theirs in zip(one, other, strict=True):
-        assert np.allclose(np.array(mine).reshape(-1, 3), np.array(theirs).reshape(-1, 3), atol=1e-6)
+        assert_close(np.array(mine).reshape(-1, 3), np.array(theirs).reshape(-1, 3), dtype=np.float32)
     return True
 
 
@@ -359,7 +360,7 @@ def test_sum_spread_and_softmax_of_segments_equal_loops(index, ordered, width):
             held = [row for row in rows if present[row, column]]
             if held:
                 expected[held, column] = torch.softmax(x[held, column], 0)
-    assert torch.allclose(segments.softmax(x, present), expected, atol=1e-6)
+    assert_close(segments.softmax(x, present), expected)
 
 
 def test_softmax_of_segments_survives_extreme_scores():
@@ -380,7 +381,7 @@ def test_matrix_products_in_blocks_equal_loops_over_rows(counts):
     summed = torch.zeros(len(counts), 3, 5)
     for row, at in enumerate(owner.tolist()):
         summed[at] += torch.outer(weights[row], rows[row])
-    assert torch.allclose(blocks.weighted_sum(weights, rows), summed, atol=1e-4)
+    assert_close(blocks.weighted_sum(weights, rows), summed)
     matched = torch.stack([queries[at] @ rows[row] for row, at in enumerate(owner.tolist())]) if len(owner) else weights
     assert torch.allclose(blocks.dot(rows, queries), matched, atol=1e-5)
     assert blocks.num_blocks == sum(-(-count // BLOCK_SIZE) for count in counts)

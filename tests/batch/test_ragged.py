@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from closeness import assert_close
 from torch.autograd import gradcheck
 
 from raindrop.batch.ragged import BLOCK_SIZE, Blocks, Segments
@@ -23,7 +24,7 @@ def test_sum_and_broadcast_equal_loops_over_rows(index, shape):
     summed, copied = segments.sum(x), segments.broadcast(y)
     for segment in range(7):
         rows = [x[row] for row in range(len(index)) if index[row] == segment]
-        torch.testing.assert_close(summed[segment], sum(rows, torch.zeros(shape)))
+        assert_close(summed[segment], sum(rows, torch.zeros(shape)))
     for row, segment in enumerate(index):
         assert torch.equal(copied[row], y[segment])
     assert segments.counts.tolist() == [index.count(segment) for segment in range(7)]
@@ -39,7 +40,7 @@ def test_softmax_is_over_the_present_rows_of_each_segment():
         for segment in range(7):
             rows = [row for row in range(6) if UNSORTED[row] == segment and present[row, k]]
             if rows:
-                torch.testing.assert_close(out[rows, k], torch.softmax(scores[rows, k], 0))
+                assert_close(out[rows, k], torch.softmax(scores[rows, k], 0))
     assert not out[~present].any()
 
 

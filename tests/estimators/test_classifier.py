@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from closeness import assert_close, tolerance
 from learnable import QUICK, SENSORS, easy_table
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
@@ -108,7 +109,7 @@ def test_cross_validation_scores_by_roc_auc() -> None:
 def test_what_was_learned_carries_over_to_new_samples(fitted: Classifier, fresh_table: EventTable) -> None:
     probability = fitted.predict_proba(fresh_table)
     assert probability.shape == (30, 2)
-    assert np.allclose(probability.sum(1), 1, atol=1e-6)
+    assert_close(probability.sum(1), 1.0)
     assert roc_auc_score(fresh_table.labels, probability[:, 1]) > 0.9
     assert np.array_equal(fitted.predict(fresh_table), fitted.classes_[probability.argmax(1)])
 
@@ -207,7 +208,7 @@ def test_an_unknown_sensor_is_an_error_or_ignored(fitted: Classifier, fresh_tabl
         fitted.predict_proba(more)
     lenient = quick(unknown_sensors="ignore")
     lenient.__dict__ |= {name: value for name, value in vars(fitted).items() if name.endswith("_")}
-    assert np.allclose(lenient.predict_proba(more), fitted.predict_proba(fresh_table), atol=1e-6)
+    assert_close(lenient.predict_proba(more), fitted.predict_proba(fresh_table))
 
 
 def with_rare_sensor(table: EventTable, samples: list[str]) -> EventTable:
@@ -248,7 +249,7 @@ def test_validation_samples_may_hold_a_sensor_that_training_never_reads(
 def test_a_table_in_another_time_unit_gives_the_same_result(fitted: Classifier, fresh_table: EventTable) -> None:
     seconds = fresh_table.in_unit("seconds")
     assert seconds.time.max() > 1000 * fresh_table.time.max()
-    assert np.allclose(fitted.predict_proba(seconds), fitted.predict_proba(fresh_table), atol=1e-6)
+    assert_close(fitted.predict_proba(seconds), fitted.predict_proba(fresh_table))
 
 
 @pytest.mark.parametrize("method", ["predict_proba", "embed"])
@@ -257,9 +258,9 @@ def test_a_sample_is_judged_the_same_alone_and_in_company(
 ) -> None:
     judge: Callable[[EventTable], np.ndarray] = getattr(fitted, method)
     together = judge(fresh_table)
-    assert np.allclose([judge(fresh_table[[at]])[0] for at in range(6)], together[:6], atol=1e-6)
+    assert_close([judge(fresh_table[[at]])[0] for at in range(6)], together[:6])
     order = np.random.default_rng(0).permutation(30)
-    assert np.allclose(judge(fresh_table[order]), together[order], atol=1e-6)
+    assert_close(judge(fresh_table[order]), together[order])
 
 
 def test_an_empty_table_has_no_predictions_and_says_so_elsewhere(fitted: Classifier, table: EventTable) -> None:
@@ -308,7 +309,7 @@ def test_the_scale_is_learned_from_training_samples_alone(table: EventTable) -> 
 
 def test_validation_is_given_held_out_or_left_out(table: EventTable) -> None:
     given = quick().fit(table[:32], validation=table[32:])
-    assert given.history_[0]["validation"] == pytest.approx(given.evaluate(table[32:]))
+    assert given.history_[0]["validation"] == pytest.approx(given.evaluate(table[32:]), abs=tolerance())
     assert "validation" in quick().fit(table).history_[0]
     assert "validation" not in quick(config={"train.holdout": 0.0}).fit(table).history_[0]
     with pytest.warns(RaindropWarning, match="No validation samples are held out of the 6 training samples"):
@@ -328,7 +329,7 @@ def test_with_y_the_validation_table_has_its_own_label(table: EventTable) -> Non
     renamed = easy_table(24, classes=("a", "b"), statics=("age", "ward"), label="outcome", seed=3)
     y = np.where(table.labels == 1, "b", "a")
     clf = quick().fit(table, y, validation=renamed)
-    assert clf.history_[0]["validation"] == pytest.approx(clf.evaluate(renamed))
+    assert clf.history_[0]["validation"] == pytest.approx(clf.evaluate(renamed), abs=tolerance())
 
 
 def test_the_same_seed_gives_the_same_model_and_no_global_random_state_is_touched(table: EventTable) -> None:

@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 import torch
 from class_tasks import classes
+from closeness import assert_close, tolerance
 
 from raindrop import Classifier, ConfigError, DataError, EventTable
 from raindrop.explain.information import attention_over_time, information, information_graphs
@@ -63,7 +64,7 @@ def test_the_gain_is_the_increase_of_the_error_without_one_sender(model, batch):
                     loss = (without[s, v] - batch.value[m]) ** 2 - (with_all[s, v] - batch.value[m]) ** 2
                     total[b, u, v] += loss
                     number[b, u, v] += 1
-    torch.testing.assert_close(information(model, batch), total / number.clamp_min(1), atol=1e-4, rtol=1e-3)
+    assert_close(information(model, batch), total / number.clamp_min(1))
 
 
 def test_a_pruned_edge_has_weight_0(model, batch):
@@ -72,7 +73,7 @@ def test_a_pruned_edge_has_weight_0(model, batch):
         edges = model.layers[0](batch, h, p, model.initial_graph(batch, h)).edges
     pruned = edges == 0
     assert pruned.any()
-    assert information(model, batch)[pruned].abs().max() < 1e-5
+    assert information(model, batch)[pruned].abs().max() < tolerance()
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +106,7 @@ def test_there_is_one_graph_per_sample_whatever_the_batches(repeating):
     graphs = information_graphs(classifier, table)
     alone = information_graphs(classifier, table[[7]])
     assert list(graphs) == table.ids
-    np.testing.assert_allclose(graphs[table.ids[7]].weights, alone[table.ids[7]].weights, atol=1e-5)
+    assert_close(graphs[table.ids[7]].weights, alone[table.ids[7]].weights)
 
 
 def test_a_model_without_reconstruction_says_what_to_set(table):
@@ -154,7 +155,7 @@ def test_the_weights_are_those_of_the_models_output_whatever_the_batches(repeati
     (batch,) = classifier.batches(table[[50]])
     with torch.inference_mode():
         weights = classifier.model_(batch).time_weights
-    assert frame.filter(sample="50", sensor="b")["weight"].to_list() == pytest.approx(weights[:, 1].tolist(), abs=1e-6)
+    assert_close(frame.filter(sample="50", sensor="b")["weight"].to_numpy(), weights[:, 1].numpy())
 
 
 def test_a_model_without_attention_over_time_says_so(make_table):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 import pytest
+from closeness import tolerance
 from learnable import QUICK, easy_table
 
 from raindrop import Classifier, ConfigError, DataError
@@ -33,9 +34,10 @@ def test_a_sensors_contribution_is_the_score_minus_that_without_its_readings(fit
         alone = table.where(~((pl.col("sample") == sample) & (pl.col("sensor") == sensor)))
         at = table.ids.index(sample)
         expected = classifier.predict_proba(alone[[at]])[0, 1]
-        assert without == pytest.approx(expected, abs=1e-5)
-        assert probability == pytest.approx(whole[at], abs=1e-5)
-        assert contribution == pytest.approx(log_odds(whole[at]) - log_odds(expected), abs=1e-3)
+        assert without == pytest.approx(expected, abs=tolerance())
+        assert probability == pytest.approx(whole[at], abs=tolerance())
+        slope = max(1 / (p * (1 - p)) for p in (float(whole[at]), float(expected)))  # of the log-odds
+        assert contribution == pytest.approx(log_odds(whole[at]) - log_odds(expected), abs=tolerance(magnitude=slope))
         assert readings == len(events.filter(sample=sample).filter(pl.col("sensor") == sensor))
 
 
@@ -53,7 +55,7 @@ def test_a_readings_contribution_is_the_score_minus_that_without_it(fitted):
         same = result.filter(sample=row["sample"]).filter(
             (pl.col("time") == row["time"]) & (pl.col("sensor") == row["sensor"])
         )
-        assert same["without"].item() == pytest.approx(expected, abs=1e-5)
+        assert same["without"].item() == pytest.approx(expected, abs=tolerance())
         assert same["value"].item() == pytest.approx(row["value"])
 
 

@@ -7,6 +7,7 @@ import gc
 import numpy as np
 import pytest
 import torch
+from closeness import assert_close
 
 from raindrop import Classifier, ConfigError, DataError, EventTable
 from raindrop.batch.scaling import Scaler
@@ -77,7 +78,7 @@ def test_the_batch_size_does_not_change_the_graph(make_table, make_spec, monkeyp
     before = probe_graph(classifier, table).weights
     monkeypatch.setattr("raindrop.batch.collate.MAX_CELLS", 100)
     assert len(list(classifier.batches(table))) > 3
-    np.testing.assert_allclose(probe_graph(classifier, table).weights, before, atol=1e-6)
+    assert_close(probe_graph(classifier, table).weights, before)
 
 
 def test_memory_does_not_grow_with_the_number_of_batches(make_table, make_spec, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 import pytest
+from closeness import tolerance
 from scipy import stats
 
 from raindrop.errors import ConfigError, DataError
@@ -131,7 +132,7 @@ def test_correlation_and_overlap_equal_loops_over_pairs():
     for sender, receiver, share, weight, _, same_sign in result.edges.iter_rows():
         assert share == pytest.approx(np.mean([(sender, receiver) in edges for edges in top]))
         values = [graph[sender, receiver] for graph in graphs]
-        assert weight == pytest.approx(np.mean(values), abs=1e-6)
+        assert weight == pytest.approx(np.mean(values), abs=tolerance())
         assert same_sign == (min(values) > 0 or max(values) < 0)
     assert result.edges["share"].is_sorted(descending=True)
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from class_tasks import classes
+from closeness import assert_close, tolerance
 from learnable import QUICK, easy_table
 
 from raindrop.errors import ConfigError
@@ -72,7 +73,7 @@ def test_mixed_logits_are_the_average_of_log_odds_or_of_probabilities(share, of_
             wanted = [x**share * y ** (1 - share) for x, y in zip(p, q, strict=True)]
         else:
             wanted = [share * x + (1 - share) * y for x, y in zip(p, q, strict=True)]
-        assert found[b].tolist() == pytest.approx([x / sum(wanted) for x in wanted])
+        assert_close(found[b], [x / sum(wanted) for x in wanted], dtype=np.float32)
 
 
 def test_its_parts_are_what_either_model_is_by_itself(fitted, alone, parts):
@@ -112,15 +113,15 @@ def test_the_mixing_has_the_lowest_validation_loss_of_all_that_were_tried(fitted
         losses["log-odds", share] = log_loss(label, odds / odds.sum(1, keepdims=True))
         losses["probabilities", share] = log_loss(label, share * p + (1 - share) * q)
     chosen = fitted.notes_["average_of"], fitted.notes_["share_of_raindrop"]
-    assert losses[chosen] == pytest.approx(min(losses.values()), abs=1e-6)
-    assert fitted.evaluate(validation)["log_loss"] == pytest.approx(losses[chosen], abs=1e-5)
+    assert losses[chosen] == pytest.approx(min(losses.values()), abs=tolerance())
+    assert fitted.evaluate(validation)["log_loss"] == pytest.approx(losses[chosen], abs=tolerance())
     assert 0 < chosen[1] < 1  # both have something to say here
 
 
 def test_it_tells_what_each_part_adds(fitted, alone, parts):
     told = fitted.notes_["validation"]
     for name, clf in zip(("raindrop", "trees", "blend"), (*alone, fitted), strict=True):
-        assert told[name] == pytest.approx(clf.evaluate(parts[1]), abs=1e-6)
+        assert told[name] == pytest.approx(clf.evaluate(parts[1]), abs=tolerance())
     assert told["blend"]["log_loss"] < min(told["raindrop"]["log_loss"], told["trees"]["log_loss"])
 
 
@@ -131,7 +132,7 @@ def test_without_validation_samples_both_count_alike(parts):
         clf.task_.predict(scores_of(part, clf._collator(parts[2]))) for part in (clf.model_.raindrop, clf.model_.trees)
     )
     wanted = np.sqrt(p * q)
-    np.testing.assert_allclose(clf.predict_proba(parts[2]), wanted / wanted.sum(1, keepdims=True), atol=1e-6)
+    assert_close(clf.predict_proba(parts[2]), wanted / wanted.sum(1, keepdims=True))
 
 
 def test_a_saved_blend_gives_identical_probabilities_and_notes(fitted, parts, tmp_path):
@@ -147,7 +148,7 @@ def test_three_classes_and_one_readings_sample_are_mixed_too(tmp_path):
     clf = Classifier("blend", config=SMALL | {"train.epochs": 1}).fit(training, validation=validation)
     together = clf.predict_proba(validation)
     assert together.shape == (60, 3)
-    np.testing.assert_allclose(clf.predict_proba(validation[7:8]), together[7:8], atol=1e-6)
+    assert_close(clf.predict_proba(validation[7:8]), together[7:8])
     np.testing.assert_array_equal(load(clf.save(tmp_path / "run")).predict_proba(validation), together)
 
 
@@ -180,7 +181,7 @@ def test_graphs_embeddings_and_what_messages_tell_are_the_networks(fitted, alone
         lambda clf: probe_graph(clf, parts[2]).weights,
     )
     for look in looks:
-        np.testing.assert_allclose(look(fitted), look(alone[0]), atol=1e-6)
+        assert_close(look(fitted), look(alone[0]), dtype=np.float32)
 
 
 def test_the_report_says_how_it_is_mixed(fitted):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from class_tasks import classes
+from closeness import assert_close
 
 from raindrop.models.base import Output
 from raindrop.models.ensemble import EnsembleHead
@@ -21,7 +22,7 @@ def test_members_are_what_each_would_be_alone():
         hidden = x
         for layer in (head.first, head.second):
             hidden = torch.relu((hidden * layer.r[m]) @ layer.W.weight.T * layer.s[m] + layer.b[m])
-        torch.testing.assert_close(found[:, m], hidden @ head.last[m] + head.bias[m])
+        assert_close(found[:, m], hidden @ head.last[m] + head.bias[m])
     assert not torch.allclose(found[:, 0], found[:, 1])
 
 

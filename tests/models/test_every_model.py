@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from class_tasks import classes, labelled_collator
+from closeness import assert_close
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -80,10 +81,10 @@ def assert_same_sample(first: tuple[Output, Batch, int], second: tuple[Output, B
         one, other = (getattr(output, part) for output, _, _ in (first, second))
         assert (one is None) == (other is None)
         if one is not None:
-            torch.testing.assert_close(one[first[2]], other[second[2]], rtol=0, atol=1e-6)
+            assert_close(one[first[2]], other[second[2]])
     one, other = weights_of_sample(*first), weights_of_sample(*second)
     if one is not None and other is not None:
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
+        assert_close(one, other)
 
 
 # ------------------------------------------------------------------ shapes
@@ -116,7 +117,7 @@ def test_time_weights_sum_to_1_over_the_times_of_a_sample(model, batch):
     assert (output.time_weights >= 0).all()
     total = batch.samples.sum(output.time_weights)  # (b, v)
     nothing = total == 0
-    torch.testing.assert_close(total[~nothing], torch.ones_like(total[~nothing]))
+    assert_close(total[~nothing], torch.ones_like(total[~nothing]))
     read = torch.zeros_like(nothing)
     read[batch.sample, batch.sensor] = True
     assert not (nothing & read).any()  # a sensor with a reading weighs at least that time
@@ -259,6 +260,7 @@ def loss_after_training(model: Model, batch: Batch, learning_rate: float) -> flo
     return lowest
 
 
+@pytest.mark.slow
 def test_one_batch_can_be_overfitted(build, make_table, make_batch):
     """From the readings alone: statics would give each sample away.
 

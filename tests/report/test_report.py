@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 from awkward import CLASSES, SENSORS, awkward_model, awkward_table, embedded_json
+from closeness import assert_close, tolerance
 from sklearn.metrics import average_precision_score, roc_curve
 
 from raindrop import Classifier, ConfigError, DataError, EventTable
@@ -42,15 +43,17 @@ def test_chance_is_a_model_that_predicts_the_base_rate(report, table):
 def test_a_contribution_is_the_difference_to_the_score_without_the_sensor(report, model, table):
     case = report.cases[3]
     one = table[[case.id]]
-    np.testing.assert_allclose(case.probability, model.predict_proba(one)[0], rtol=1e-5)
+    assert_close(case.probability, model.predict_proba(one)[0])
     before = np.log(case.probability[1] / case.probability[0])
     for at, name in enumerate(SENSORS):
         if not (case.sensor == at).any():
             assert case.contribution[at] == 0
             continue
         without = model.predict_proba(hide_sensors(one, [name]))[0]
-        assert case.without[at] == pytest.approx(without[1], abs=1e-5)
-        assert case.contribution[at] == pytest.approx(before - np.log(without[1] / without[0]), abs=1e-3)
+        assert case.without[at] == pytest.approx(without[1], abs=tolerance())
+        slope = max(1 / (float(p[0]) * float(p[1])) for p in (case.probability, without))  # of the log-odds
+        odds = np.log(without[1] / without[0])
+        assert case.contribution[at] == pytest.approx(before - odds, abs=tolerance(magnitude=slope))
 
 
 def test_with_more_classes_contributions_are_to_the_predicted_class():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -12,11 +11,11 @@ from typing import Any
 import polars as pl
 import pytest
 from awkward import CLASSES, IDS, SENSORS, awkward_model, awkward_table, many_sensors_table
+from browsers import find_browser, give_up
 
 from raindrop.report import report_on, report_on_run, write_report
 
-playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
-NAMES = (os.environ.get("RAINDROP_BROWSER"), "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+pytestmark = pytest.mark.slow
 FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync"
@@ -25,12 +24,15 @@ FLAGS = (
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as engine:
-        executable = next((path for name in NAMES if name and (path := shutil.which(name))), None)
-        executable = executable or engine.chromium.executable_path
-        if not Path(executable).exists():
-            pytest.skip("no browser: install chromium, or name one in RAINDROP_BROWSER")
-        opened = engine.chromium.launch(executable_path=executable, args=FLAGS.split())
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        give_up("the package playwright is not installed", os.environ)
+    with sync_playwright() as engine:
+        path = find_browser(engine.chromium.executable_path, os.environ)
+        if path is None:
+            give_up("no browser: install chromium, or name one in RAINDROP_BROWSER", os.environ)
+        opened = engine.chromium.launch(executable_path=path, args=FLAGS.split())
         yield opened
         opened.close()
 

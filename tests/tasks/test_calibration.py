@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from closeness import assert_close, tolerance
 from learnable import QUICK, easy_table
 from sklearn.base import clone
 
@@ -36,8 +37,8 @@ def test_the_temperature_undoes_boldness_and_caution(classes: int, boldness: flo
     assert found.temperature == pytest.approx(boldness, rel=0.05)
     calibrated = found(said)
     assert calibrated.dtype == np.float32
-    np.testing.assert_allclose(calibrated.sum(1), 1, atol=1e-6)
-    assert np.array_equal(calibrated.argmax(1), said.argmax(1))
+    assert_close(calibrated.sum(1), 1.0)
+    assert_close(calibrated[np.arange(len(said)), said.argmax(1)], calibrated.max(1))
     assert calibration_error(truth, calibrated) < 0.02 < calibration_error(truth, said)
 
 
@@ -52,7 +53,7 @@ def test_the_temperature_is_that_of_the_lowest_log_loss() -> None:
         return total / len(truth)
 
     found = Calibrator.fit("temperature", truth, said)
-    assert log_loss(truth, found(said)) == pytest.approx(loss(found.temperature), abs=1e-5)
+    assert log_loss(truth, found(said)) == pytest.approx(loss(found.temperature), abs=tolerance())
     assert loss(found.temperature) <= min(loss(t) for t in np.geomspace(0.05, 20, 100)) + 1e-6
 
 
@@ -61,7 +62,7 @@ def test_a_probability_of_0_or_1_stays_finite() -> None:
     for method in ("temperature", "isotonic"):
         calibrated = Calibrator.fit(method, truth, said)(said)
         assert np.isfinite(calibrated).all()
-        np.testing.assert_allclose(calibrated.sum(1), 1, atol=1e-6)
+        assert_close(calibrated.sum(1), 1.0)
 
 
 def pooled(true: list[float]) -> list[float]:
@@ -80,9 +81,9 @@ def test_isotonic_probabilities_are_pooled_shares_that_never_reach_0_or_1() -> N
     order = np.argsort(said[:, 1])
     wanted = np.clip(pooled((truth[order] == 1).astype(float).tolist()), 1 / 82, 1 - 1 / 82)
     found = Calibrator.fit("isotonic", truth, said)(said)[order]
-    np.testing.assert_allclose(found[:, 1], wanted, atol=1e-6)
-    np.testing.assert_allclose(found[:, 0], 1 - wanted, atol=1e-6)
-    assert found[:, 1].min() == pytest.approx(1 / 82)
+    assert_close(found[:, 1], wanted)
+    assert_close(found[:, 0], 1 - wanted)
+    assert found[:, 1].min() == pytest.approx(1 / 82, abs=tolerance())
 
 
 def test_isotonic_with_more_classes_is_one_against_the_rest_normalised() -> None:
@@ -95,7 +96,7 @@ def test_isotonic_with_more_classes_is_one_against_the_rest_normalised() -> None
         columns.append(curve)
     wanted = np.stack(columns, 1)
     found = Calibrator.fit("isotonic", truth, said)(said)
-    np.testing.assert_allclose(found, wanted / wanted.sum(1, keepdims=True), atol=1e-6)
+    assert_close(found, wanted / wanted.sum(1, keepdims=True))
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -103,7 +104,7 @@ def test_isotonic_mends_a_bent_curve_on_samples_it_has_not_seen(classes: int) ->
     found = Calibrator.fit("isotonic", *bold(classes, 4000, 4))
     truth, said = bold(classes, 4000, 5)
     assert calibration_error(truth, found(said)) < 0.5 * calibration_error(truth, said)
-    assert (np.diff(found(said)[np.argsort(said[:, 1]), 1]) >= 0).all() or classes > 2
+    assert (np.diff(found(said)[np.argsort(said[:, 1]), 1]) >= -tolerance()).all() or classes > 2
 
 
 def test_the_ranking_of_two_classes_stays() -> None:

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
+from closeness import NETWORK, assert_close, tolerance
 from learnable import easy_table, words
-from safetensors.torch import load_file
 
+from raindrop import EventTable, load
 from raindrop.cli.app import main
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -48,6 +48,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, shown, errors
 
 
+@pytest.mark.slow
 def test_two_processes_killed_and_resumed_learn_what_one_does(tmp_path: Path) -> None:
     data = easy_table(49).write(tmp_path / "data")
     main(command(data, tmp_path / "one"))
@@ -65,14 +66,17 @@ def test_two_processes_killed_and_resumed_learn_what_one_does(tmp_path: Path) ->
     names = ["checkpoint.safetensors", "log.jsonl", "model.json", "model.safetensors", "split.parquet"]
     assert sorted(path.name for path in run.iterdir()) == names
 
-    one, two = (load_file(folder / "model.safetensors") for folder in (tmp_path / "one", run))
-    assert one.keys() == two.keys()
-    for name in one:
-        torch.testing.assert_close(two[name], one[name], atol=1e-4, rtol=0)
+    # Adam moves a weight by the learning rate however small its gradient, so where a gradient is nothing but rounding
+    # weights may differ. What the model predicts may not: by the roundings of one pass for each of the 9 steps.
+    table = EventTable.read(data)
+    one, two = (load(folder).predict_proba(table) for folder in (tmp_path / "one", run))
+    assert_close(two, one, roundings=9 * NETWORK)
     logs = [
         [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
         for folder in (tmp_path / "one", run)
     ]
     for alone, together in zip(*logs, strict=True):
-        assert together["loss"] == pytest.approx(alone["loss"], abs=1e-4)
-        assert together["validation"] == pytest.approx(alone["validation"], abs=1e-3)
+        assert together["loss"] == pytest.approx(alone["loss"], abs=tolerance(roundings=9 * NETWORK))
+        for name in ("log_loss", "brier"):  # a ranking could change where two of the 5 samples have nearly equal scores
+            expected = pytest.approx(alone["validation"][name], abs=tolerance(roundings=9 * NETWORK))
+            assert together["validation"][name] == expected

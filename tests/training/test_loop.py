@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from class_tasks import classes
+from closeness import assert_close
 from learnable import easy_table
 from torch import Tensor, nn
 
@@ -238,7 +239,7 @@ def test_the_moving_average_is_what_is_kept(learning: Collator, monkeypatch: pyt
     for step, weights in enumerate(seen):
         decay = min(0.3, (1 + step) / (10 + step))
         expected = decay * expected + (1 - decay) * weights
-    torch.testing.assert_close(weights_of(model), expected)
+    assert_close(weights_of(model), expected)
     assert not torch.allclose(expected, seen[-1])
 
 

@@ -129,6 +129,7 @@ def test_a_resumed_run_does_not_begin_again(fresh: Any, data: Path, tmp_path: Pa
 # ---------------------------------------------------------------- killed from outside
 
 
+@pytest.mark.slow
 def test_the_real_command_killed_from_outside_is_resumed(data: Path, whole: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     process = subprocess.Popen([sys.executable, "-m", "raindrop", *command(data, run)], stdout=subprocess.DEVNULL)

@@ -6,6 +6,7 @@ from math import log, pi
 
 import pytest
 import torch
+from closeness import assert_close
 
 from raindrop.models.baselines.dgm2 import DGM2, ClusterRNN, DGM2Config, Path
 
@@ -28,8 +29,8 @@ def test_the_posterior_depends_on_the_readings_so_far_and_the_cluster_before():
             h = h + rnn.f(h) / 5
         h = rnn.jump(rnn.jump.from_readings(torch.cat([x[:, k], z], dim=-1)), h)
         z = torch.softmax(rnn.emit(h), dim=-1)
-        torch.testing.assert_close(path.q[:, k], z)
-    torch.testing.assert_close(path.last, h)
+        assert_close(path.q[:, k], z)
+    assert_close(path.last, h)
 
 
 @torch.no_grad()
@@ -75,7 +76,7 @@ def test_the_elbo_is_the_expected_likelihood_less_the_divergence(model, batch):
 def test_the_gate_and_the_basis_weights_make_a_distribution(model):
     q = torch.softmax(torch.randn(2, 6, 3), dim=-1)
     psi = model.mixture.weights(Path(q, q, torch.zeros(2, 5)), torch.randn(2, 6, 5))
-    torch.testing.assert_close(psi.sum(-1), torch.ones(2, 6))
+    assert_close(psi.sum(-1), torch.ones(2, 6))
     assert (psi > 0).all()
 
 

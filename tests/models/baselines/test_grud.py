@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from closeness import tolerance
 
 from raindrop.models.baselines.grud import GRUD, GRUDConfig, last_readings
 from raindrop.models.layers import dense_values
@@ -92,8 +93,8 @@ def test_a_reading_decays_with_real_time(model, table, make_batch):
     batch = make_batch(table)
     slower = replace(batch, time=batch.time * 5)
     difference = (model(slower).embedding - model(batch).embedding).abs().amax(1)
-    assert (difference[:5] > 1e-5).all()
-    assert (difference[5:] == 0).all()  # one timestamp, or none: no gap
+    assert (difference[:5] > 10 * tolerance()).all()
+    assert (difference[5:] <= tolerance()).all()  # one timestamp, or none: no gap
 
 
 def test_a_sample_that_has_ended_takes_no_more_steps(model, batch, monkeypatch):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from closeness import assert_close
 
 from raindrop.models.baselines.mtand import MTAND, MTANDConfig
 
@@ -83,7 +84,7 @@ def test_a_single_reading_is_interpolated_as_a_constant(build, batch):
     model = build()
     row = model.interpolate(batch)[4]  # one reading, of the last sensor
     reading = batch.value[batch.sample == 4]
-    torch.testing.assert_close(row[:, 3], reading.expand(5))
+    assert_close(row[:, 3], reading.expand(5))
     assert not row[:, :3].any()
     assert row[:, 4:].tolist() == [[0, 0, 0, 1]] * 5
 

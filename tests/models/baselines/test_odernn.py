@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from closeness import tolerance
 
 from raindrop.models.baselines.odernn import ODERNN, GRUJump, ODERNNConfig, flow
 
@@ -58,8 +59,8 @@ def test_the_state_depends_on_the_length_of_the_gaps(model, batch):
     stretched = replace(batch, time=batch.time * 3)
     long = batch.samples.counts > 1
     change = (model(stretched).embedding - model(batch).embedding).abs().amax(1)
-    assert (change[long] > 1e-5).all()
-    assert (change[~long] == 0).all()
+    assert (change[long] > 10 * tolerance()).all()
+    assert (change[~long] <= tolerance()).all()
 
 
 @torch.no_grad()

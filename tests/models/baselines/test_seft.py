@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from closeness import assert_close
 
 from raindrop.models.baselines.seft import SeFT, SeFTConfig, cumulative_mean
 
@@ -53,7 +54,7 @@ def test_a_sample_is_its_attended_set(table, batch, make_spec, context):
                     scores.append(key @ attention.Q[i] / 7**0.5)
                 a = torch.softmax(torch.stack(scores), dim=0)
                 expected.append(sum(a[j] * model.h(s[j]) for j in range(len(s))))
-            torch.testing.assert_close(embedding[b], torch.cat(expected), rtol=1e-4, atol=1e-5)
+            assert_close(embedding[b], torch.cat(expected))
 
 
 def test_the_cumulative_mean_of_a_sample_does_not_depend_on_the_others(batch):

@@ -197,7 +197,7 @@ def test_every_setting_of_every_group_has_a_text_below_it():
         ({"head.members": -1}, r"model\.head\.members must be 0 or above"),
         ({"long_series.max_times": 0}, r"model\.long_series\.max_times must be at least 1"),
         ({"time.scale": 0.0}, r"model\.time\.base and scale must be positive"),
-        ({"temporal_attention.heads": 0}, r"model\.temporal_attention: heads must be at least 1"),
+        ({"temporal_attention.heads": 0}, r"model\.temporal_attention\.heads must be at least 1"),
         ({"slots": 16}, r"'model\.slots' is a group of settings; give a table of them, or 'model\.slots\.NAME'"),
         ({"slots.size": 16}, r"Unknown setting 'model\.slots\.size'"),
     ],
