@@ -383,7 +383,7 @@ def test_matrix_products_in_blocks_equal_loops_over_rows(counts):
         summed[at] += torch.outer(weights[row], rows[row])
     assert_close(blocks.weighted_sum(weights, rows), summed)
     matched = torch.stack([queries[at] @ rows[row] for row, at in enumerate(owner.tolist())]) if len(owner) else weights
-    assert torch.allclose(blocks.dot(rows, queries), matched, atol=1e-5)
+    assert_close(blocks.dot(rows, queries), matched)
     assert blocks.num_blocks == sum(-(-count // BLOCK_SIZE) for count in counts)
 
 

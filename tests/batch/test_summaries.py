@@ -38,7 +38,7 @@ def table(make_table: Callable[..., EventTable]) -> EventTable:
 def test_summaries_equal_those_by_loops(table: EventTable) -> None:
     summaries = summarise(table)
     assert summaries.shape == (8, 4, len(SUMMARIES))
-    np.testing.assert_allclose(summaries, by_loops(table), rtol=1e-6, atol=1e-6)
+    assert_close(summaries, by_loops(table), dtype=np.float32)
 
 
 def test_summaries_of_selected_samples_are_in_their_order(table: EventTable) -> None:

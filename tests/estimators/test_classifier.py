@@ -231,7 +231,7 @@ def test_a_sensor_that_was_listed_but_never_read_in_training_is_unknown(
         with pytest.raises(DataError, match=r"1 sensor was not read in training \(first: 'lactate'; 2 of"):
             strict.predict_proba(rare)
         lenient = strict.set_params(unknown_sensors="ignore")
-        assert np.allclose(lenient.predict_proba(rare), clf.predict_proba(fresh_table), atol=1e-6)
+        assert_close(lenient.predict_proba(rare), clf.predict_proba(fresh_table))
 
 
 def test_validation_samples_may_hold_a_sensor_that_training_never_reads(

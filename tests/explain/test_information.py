@@ -142,7 +142,7 @@ def test_attention_over_time_sums_to_1_over_the_times_of_each_sensor(repeating):
     assert frame["sample"].unique(maintain_order=True).to_list() == ["3", "50", "7"]
     totals = frame.group_by("sample", "sensor").agg(pl.col("weight").sum())
     assert len(totals) == 9
-    assert totals["weight"].to_list() == pytest.approx([1.0] * 9, abs=1e-5)
+    assert totals["weight"].to_list() == pytest.approx([1.0] * 9, abs=tolerance())
     observed = frame.filter("observed").select("sample", pl.col("time").cast(pl.Float64), "sensor")
     events = few.events().select("sample", "time", pl.col("sensor").cast(pl.String))
     assert observed.sort(observed.columns).rows() == events.sort(events.columns).rows()

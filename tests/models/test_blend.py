@@ -79,9 +79,7 @@ def test_mixed_logits_are_the_average_of_log_odds_or_of_probabilities(share, of_
 def test_its_parts_are_what_either_model_is_by_itself(fitted, alone, parts):
     data = fitted._collator(parts[2])
     for part, by_itself in zip((fitted.model_.raindrop, fitted.model_.trees), alone, strict=True):
-        np.testing.assert_allclose(
-            fitted.task_.predict(scores_of(part, data)), by_itself.predict_proba(parts[2]), atol=1e-6
-        )
+        assert_close(fitted.task_.predict(scores_of(part, data)), by_itself.predict_proba(parts[2]))
     assert [r["validation"] for r in fitted.history_] == [r["validation"] for r in alone[0].history_]
 
 

@@ -168,7 +168,7 @@ def test_a_missing_value_goes_where_the_engine_sends_it(table, grown, engine):
     columns[:, :36:9] = 0
     score = clf.model_.forest(columns).sum(1) + clf.model_.baseline[1]
     own = grown[0].predict_proba(columns.numpy())[:, 1] if engine == "sklearn" else grown[0].predict(columns.numpy())
-    np.testing.assert_allclose(torch.sigmoid(score).numpy(), own, atol=1e-6)
+    assert_close(torch.sigmoid(score).numpy(), own)
 
 
 @ENGINES
@@ -280,4 +280,4 @@ def test_a_table_without_any_reading_gives_the_class_shares():
     table = EventTable.from_columns(["a"], [0.0], ["x"], [1.0], {"sample": [*"abcdefgh"], "label": [0, 1] * 4})
     empty = table.where(np.array([False]))
     clf = Classifier("trees", config=SMALL | {"train.holdout": 0.0}).fit(empty)
-    np.testing.assert_allclose(clf.predict_proba(empty), 0.5, atol=1e-6)
+    assert_close(clf.predict_proba(empty), 0.5)

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 from awkward import SENSORS, embedded_json
+from closeness import assert_close
 
 from raindrop import ConfigError, OutputExistsError
 from raindrop.cli.app import main
@@ -47,9 +48,7 @@ def test_the_page_has_the_values_of_the_report(text, report):
         np.testing.assert_allclose(sample["value"], case.value, rtol=1e-4)
         np.testing.assert_allclose(sample["contribution"], case.contribution, rtol=6e-3)
     graphs = report.graph_views[0].graphs
-    np.testing.assert_allclose(
-        data["views"][0]["means"]["1"], graphs.mean(report.truth == 1).weights.ravel(), rtol=6e-3, atol=1e-9
-    )
+    assert_close(data["views"][0]["means"]["1"], graphs.mean(report.truth == 1).weights.ravel())
     flat = np.array(data["views"][0]["samples"][4]).reshape(-1, 3)
     weights = graphs.weights[report.case_positions[4]]
     np.testing.assert_allclose(flat[:, 2], weights[flat[:, 0].astype(int), flat[:, 1].astype(int)], rtol=6e-3)
@@ -152,9 +151,9 @@ def test_long_names_lose_their_middle_and_stay_different():
 
 def test_every_sensor_has_its_own_position_on_the_circle():
     positions = circle(tuple("abcdef"))
-    np.testing.assert_allclose(np.linalg.norm(positions, axis=1), 1, atol=1e-6)
+    assert_close(np.linalg.norm(positions, axis=1), 1)
     assert len({tuple(row) for row in positions.round(3).tolist()}) == 6
-    np.testing.assert_allclose(positions[0], [0, 1], atol=1e-6)
+    assert_close(positions[0], [0, 1])
 
 
 # ---------------------------------------------------------------- a run alone, and the commands

@@ -62,7 +62,7 @@ def test_with_more_classes_contributions_are_to_the_predicted_class():
     for case in report_on(model, table).cases[:6]:
         predicted, at = case.probability.argmax(), case.sensor[0]
         without = model.predict_proba(hide_sensors(table[[case.id]], [SENSORS[at]]))[0, predicted]
-        assert case.without[at] == pytest.approx(without, abs=1e-5)
+        assert case.without[at] == pytest.approx(without, abs=tolerance())
 
 
 def test_readings_of_a_case_are_those_of_the_sample(report, table):

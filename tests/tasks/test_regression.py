@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from closeness import assert_close
 from learnable import QUICK, easy_table
 from sklearn.base import clone
 
@@ -72,14 +73,14 @@ def test_predictions_are_in_the_quantity_s_own_unit_with_quantiles_in_order():
     assert predicted.shape == (7, 2, len(LEVELS))
     assert (np.diff(predicted, axis=-1) >= 0).all()
     zero = task.point(task.predict(torch.zeros(1, task.num_outputs)))
-    np.testing.assert_allclose(zero[0], np.median(task.encode(table), axis=0), rtol=1e-6)
+    assert_close(zero[0], np.median(task.encode(table), axis=0))
 
 
 def test_large_offsets_keep_their_precision():
     table = stays(40)
     shifted = replace(table, samples=table.samples.with_columns(days=pl.col("days") + 1e9))
     one, other = (Regression.learn(t, ["days"]) for t in (table, shifted))
-    np.testing.assert_allclose(other.targets(other.encode(shifted)), one.targets(one.encode(table)), atol=1e-5)
+    assert_close(other.targets(other.encode(shifted)), one.targets(one.encode(table)))
 
 
 def test_several_quantities_are_averaged_in_standard_units_and_shown_in_their_own():
@@ -121,7 +122,7 @@ def test_soft_targets_are_used_for_the_squared_loss_alone():
     scores = torch.zeros(60, 1)
     squared = Regression.learn(table, ["days"], "squared")
     mixed = squared.soft_targets(scores, squared.encode(table), 0.7)
-    np.testing.assert_allclose(mixed, 0.3 * squared.targets(squared.encode(table)), atol=1e-6)
+    assert_close(mixed, 0.3 * squared.targets(squared.encode(table)))
     assert Regression.learn(table, ["days"], "absolute").soft_targets(scores, table.labels[:, None], 0.7) is None
 
 
@@ -131,7 +132,7 @@ def test_scikit_learn_clones_a_regressor_and_scores_it_by_r2():
     assert fitted.score(table) == pytest.approx(fitted.evaluate(table)["r2"], abs=1e-6)
     y = fitted.truth(table)[:, 0]
     by_y = Regressor(label="days", loss="squared", config=CONFIG, preset="paper").fit(easy_table(60), y)
-    np.testing.assert_allclose(by_y.predict(table), fitted.predict(table), atol=1e-6)
+    assert_close(by_y.predict(table), fitted.predict(table))
 
 
 @pytest.mark.parametrize(

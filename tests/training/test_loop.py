@@ -403,5 +403,5 @@ def test_probabilities_do_not_depend_on_how_the_samples_are_cut_into_batches(
     model = linear()
     whole = probabilities(model, checking)
     monkeypatch.setattr("raindrop.batch.collate.MAX_CELLS", 60)
-    assert np.allclose(probabilities(model, checking), whole, atol=1e-6)
+    assert_close(probabilities(model, checking), whole)
     assert np.allclose(whole.sum(1), 1)

@@ -63,7 +63,7 @@ def test_interpolation_is_equations_2_and_3(build, batch, heads, window):
     for b in range(6):
         present = grid.present[b]
         expected = interpolate(model, grid.value[b, present], grid.observed[b, present], grid.time[b, present], window)
-        torch.testing.assert_close(interpolated[b], expected, rtol=1e-4, atol=1e-5)
+        assert_close(interpolated[b], expected)
 
 
 @torch.no_grad()
@@ -76,7 +76,7 @@ def test_the_embedding_is_the_last_state_of_a_gru_over_the_references(build, bat
         from_h = h @ gru.weight_hh_l0.T + gru.bias_hh_l0
         r, z = torch.sigmoid(from_x[:, :6] + from_h[:, :6]), torch.sigmoid(from_x[:, 6:12] + from_h[:, 6:12])
         h = (1 - z) * torch.tanh(from_x[:, 12:] + r * from_h[:, 12:]) + z * h
-    torch.testing.assert_close(model(batch).embedding, h, rtol=1e-5, atol=1e-6)
+    assert_close(model(batch).embedding, h)
 
 
 @torch.no_grad()
@@ -108,4 +108,4 @@ def test_references_span_the_window_of_the_data(build, batch):
     """The same data in another unit, with its window, gives the same."""
     hours = build((0.0, 48.0))(batch).scores
     minutes = build((0.0, 2880.0))(replace(batch, time=batch.time * 60)).scores
-    torch.testing.assert_close(hours, minutes, rtol=1e-4, atol=1e-5)
+    assert_close(hours, minutes)

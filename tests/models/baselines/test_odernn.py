@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from closeness import tolerance
+from closeness import assert_close, tolerance
 
 from raindrop.models.baselines.odernn import ODERNN, GRUJump, ODERNNConfig, flow
 
@@ -32,7 +32,7 @@ def test_the_state_is_algorithm_1(model, batch):
             for n in torch.nonzero(batch.slot == slot)[:, 0].tolist():
                 x[0, batch.sensor[n]], x[0, 4 + batch.sensor[n]] = batch.value[n], 1.0
             h = model.jump(model.jump.from_readings(x), h)
-        torch.testing.assert_close(embedding[b], h[0], rtol=1e-4, atol=1e-6)
+        assert_close(embedding[b], h[0])
 
 
 @torch.no_grad()
@@ -67,4 +67,4 @@ def test_the_state_depends_on_the_length_of_the_gaps(model, batch):
 @pytest.mark.parametrize("shift", [5.0, 1e8])  # 1e8: gaps must be computed in float64
 def test_the_state_does_not_depend_on_when_a_sample_starts(model, batch, shift):
     later = replace(batch, time=batch.time + shift)
-    torch.testing.assert_close(model(later).embedding, model(batch).embedding, rtol=0, atol=1e-5)
+    assert_close(model(later).embedding, model(batch).embedding)

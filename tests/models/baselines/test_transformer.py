@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 
 import pytest
 import torch
+from closeness import assert_close
 
 from raindrop.config import describe, make
 from raindrop.errors import ConfigError
@@ -79,7 +80,7 @@ def test_the_embedding_is_the_mean_of_attending_timestamps(build, batch, imputat
     for b in range(5):
         present = grid.present[b]
         expected = encode(model, grid.value[b, present], grid.observed[b, present], grid.time[b, present])
-        torch.testing.assert_close(embedding[b], expected, rtol=1e-4, atol=1e-5)
+        assert_close(embedding[b], expected)
     assert not embedding[5].any()  # a sample without readings
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from closeness import assert_close
 
 from raindrop.batch.batch import Batch
 from raindrop.batch.collate import Collator
@@ -110,10 +111,10 @@ def test_the_time_since_the_last_reading_is_measured_from_the_samples_own_end(ta
             continue
         first, last = (time.min() - start) / length, (time.max() - start) / length
         expected = [last, first, np.log1p(len(time)), len(np.unique(sensor)) / 5]
-        np.testing.assert_allclose(summaries.context[b], expected, rtol=1e-5, atol=1e-6)
+        assert_close(summaries.context[b], expected)
         for u in np.unique(sensor):
             since = (time.max() - time[sensor == u].max()) / length
-            np.testing.assert_allclose(summaries.sensors[b, u, -1], since, rtol=1e-4, atol=1e-6)
+            assert_close(summaries.sensors[b, u, -1], since)
 
 
 @pytest.mark.parametrize("mode", ["thin", "cut"])
@@ -126,7 +127,7 @@ def test_scales_and_knots_are_learned_from_series_as_the_model_sees_them(mode, t
     again = PiecewiseLinear(5 * summaries.sensors.shape[-1], 8)
     x = summaries.sensors.masked_fill(~summaries.present[..., None], torch.nan)
     again.learn(x.flatten(1).numpy())
-    torch.testing.assert_close(model.slots.encode.knots, again.knots, atol=1e-5, rtol=0)
+    assert_close(model.slots.encode.knots, again.knots)
 
 
 def test_unix_seconds_give_the_same_slots_as_times_from_0(table):
@@ -189,7 +190,7 @@ def test_slot_messages_are_equations_1_and_2(slots_with_messages, table, batch):
             message = torch.zeros(6)
             for u in senders:
                 message += np.exp(logit[u]) / total * (h[b, u] @ messages.w_send[u]) @ messages.w_receive[v]
-            torch.testing.assert_close(actual[b, v], messages.norm(slots[b, v] + message), rtol=1e-4, atol=1e-5)
+            assert_close(actual[b, v], messages.norm(slots[b, v] + message))
             if present[b, v]:
                 predicted = torch.relu(message) @ messages.decode[v] + messages.decode_bias[v]
                 total_error += float((predicted - truth[b, v]).square().sum())
