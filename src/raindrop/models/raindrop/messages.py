@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -74,13 +74,11 @@ class MessagePassing(nn.Module):
     def forward(self, batch: Batch, h: Tensor, p: Tensor, state: State) -> State:
         edges = state.edges if self.config.ablation.edge_weights else None
         if state.embeddings is None or not batch.num_slots:
-            mean_alpha, messages = self.send_readings(batch, h, p, edges)
+            mean_alpha, messages = self.send_readings(batch, h, p, edges)  # Eq. 1-2
         else:
-            mean_alpha, messages = self.send_embeddings(batch, state.embeddings, state.present, p, edges)
-        edges = self.update_edges(state.edges, mean_alpha)
-        if messages is None:
-            return State(state.present, state.penalty, edges)
-        return self.receive(batch, h, messages, State(state.present, state.penalty, edges))
+            mean_alpha, messages = self.send_embeddings(batch, state.embeddings, state.present, p, edges)  # Eq. 1-2
+        state = replace(state, edges=self.update_edges(state.edges, mean_alpha))  # Eq. 3, pruning
+        return state if messages is None else self.receive(batch, h, messages, state)  # Eq. 2
 
     # ------------------------------------------------------------------ Eq. 1
 

@@ -150,7 +150,7 @@ class Slots(nn.Module):
         self.messages = SlotMessages(M, dim, config.rank) if config.rank and messages else None
 
     def learn(self, training: Collator, shorten: Callable[[Batch], Batch] = lambda batch: batch) -> None:
-        """Set scales and knots from training samples, after `shorten` has treated their long series."""
+        """Set scales and knots from training samples, with their long series shortened by `shorten`."""
         chosen = np.linspace(0, len(training) - 1, min(len(training), MAX_SAMPLES)).astype(np.int64)
         chunks = np.array_split(chosen, -(-len(chosen) // 512))
         batches = [shorten(training.batch(positions)) for positions in chunks]
