@@ -164,7 +164,7 @@ def test_a_run_without_data_has_a_card_and_its_training_history(model):
     text = page(report_on_run(model))
     assert "&lt;label&gt;" in text
     assert 'id="training"' in text
-    assert "model.reconstruction" in text
+    assert "model.graph.reconstruction" in text
     assert 'id="scores"' not in text
 
 
