@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tiny import TOML, planned, prepare
 
-from raindrop.benchmark.jobs import make_estimator
+from raindrop.benchmark.jobs import row_estimator
 from raindrop.benchmark.parsing import parse, read_experiments, shipped_tables
 from raindrop.benchmark.spec import Data, Published, Row, Setting, Settings, Splits
 from raindrop.cli.app import main
@@ -32,7 +32,7 @@ def parse_tiny(text: str):
 def test_every_shipped_table_can_be_read_and_its_rows_are_valid(name):
     for experiment in read_experiments([name]):
         for row in experiment.rows:
-            assert make_estimator(experiment.data, row, 0, 1).resolved()
+            assert row_estimator(experiment.data, row, 0, 1).resolved()
         assert any(row.model == "trees" for row in experiment.rows), "every table has trees as a baseline"
 
 

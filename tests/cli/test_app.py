@@ -426,9 +426,9 @@ def test_an_option_that_a_task_does_not_have_is_refused(ask: Ask, data: Path, tm
     for words_, message in (
         (
             ["--task", "regression", "--label", "age", "--positive", "1"],
-            "--positive has no effect with --task regression",
+            "'positive' has no effect with the task 'regression'",
         ),
-        (["--loss", "squared"], "--loss has no effect with --task classification"),
+        (["--loss", "squared"], "'loss' has no effect with the task 'classification'"),
         (["--label", "label", "ward"], "a class is one column"),
     ):
         code, _, errors = ask("train", data, "--out", tmp_path / "run", *words_)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from raindrop.benchmark.spec import Data, Experiment, Splits
 from raindrop.datasets import DATASETS
 from raindrop.errors import ConfigError, DataError, format_count, suggest
+from raindrop.estimators import estimator_type
 from raindrop.table.event_table import EventTable
 from raindrop.table.frames import require_columns
 from raindrop.table.sample_columns import missing_to_null
@@ -93,7 +94,7 @@ def split_table(
 ) -> tuple[EventTable, EventTable, EventTable]:
     """Training, validation and test samples of split `number`; samples without a label are left out."""
     roles = table.roles
-    if data.task != "classification":  # a random split is stratified by class only
+    if not estimator_type(data.task).task_type.stratified:
         table = replace(table, roles=replace(roles, label=None))
     subsets = [replace(subset, roles=roles) for subset in _split(table, splits, number, folder)]
     train, val, test = (subset[has_label(subset, data)] for subset in subsets)

@@ -20,7 +20,7 @@ from raindrop.benchmark.ranking import rank_sensors
 from raindrop.benchmark.spec import Data, Experiment, Row, Setting, Splits
 from raindrop.benchmark.store import Store
 from raindrop.errors import ConfigError, ResumeError
-from raindrop.estimators import ESTIMATORS, Estimator, load
+from raindrop.estimators import Estimator, estimator_type, load, make_estimator
 from raindrop.files import content_checksum, to_json
 from raindrop.models.registry import MODELS
 from raindrop.table.event_table import EventTable
@@ -64,7 +64,7 @@ class Job:
 
     def estimator(self) -> Estimator:
         """The job's estimator, not fitted."""
-        return make_estimator(self.experiment.data, self.row, self.seed, self.split_number)
+        return row_estimator(self.experiment.data, self.row, self.seed, self.split_number)
 
     def missing_settings(self, store: Store) -> list[Setting]:
         """The settings whose metrics are not in the store."""
@@ -109,7 +109,7 @@ def plan_jobs(
         ranking_key = content_checksum([VERSION, table.fingerprint, subsets[0], splits.rotate_by])[:32]
         for row, seed in product(rows, experiment.seeds):
             where = f"{experiment.name}, row '{row.name}'"
-            clf = make_estimator(experiment.data, row, seed, number)
+            clf = row_estimator(experiment.data, row, seed, number)
             key = _job_key(clf, where, plugin_checksums, table, subsets)
             network_key = None
             if row.model == "blend":
@@ -135,8 +135,8 @@ def plan_jobs(
 def _summarise_data(data: Data, table: EventTable) -> DataSummary:
     labelled = table[has_label(table, data)]
     size = (len(labelled), len(table.sensors), labelled.num_readings, ", ".join(data.labels))
-    if data.task != "classification":
-        task = make_estimator(data, Row(name="", model="trees"), 0, 1).learn_task(labelled)
+    if not estimator_type(data.task).task_type.stratified:  # no classes to count
+        task = row_estimator(data, Row(name="", model="trees"), 0, 1).learn_task(labelled)
         return DataSummary(*size, (), description=task.describe(task.encode(labelled)))
     classes, counts = np.unique(labelled.labels, return_counts=True)
     shares = tuple((str(name), count / len(labelled)) for name, count in zip(classes, counts, strict=True))
@@ -144,16 +144,18 @@ def _summarise_data(data: Data, table: EventTable) -> DataSummary:
     return DataSummary(*size, shares, positive)
 
 
-def make_estimator(data: Data, row: Row, seed: int, split_number: int) -> Estimator:
+def row_estimator(data: Data, row: Row, seed: int, split_number: int) -> Estimator:
     """The estimator of a row, not fitted. Split 1 uses the seed itself, split 2 the next one, and so on."""
-    options: dict[str, Any] = {"positive": data.positive}
-    if data.task == "regression":
-        options = {"label": list(data.labels) if len(data.labels) > 1 else data.labels[0], "loss": data.loss}
-    elif data.task == "multilabel":
-        options = {"labels": list(data.labels)}
-    seed = seed + split_number - 1
-    estimator: Estimator = ESTIMATORS[data.task](row.model, preset=row.preset, config=row.config, seed=seed, **options)
-    return estimator
+    return make_estimator(
+        data.task,
+        row.model,
+        data.labels,
+        preset=row.preset,
+        config=row.config,
+        seed=seed + split_number - 1,
+        positive=data.positive,
+        loss=data.loss,
+    )
 
 
 def _job_key(

@@ -23,9 +23,9 @@ class Data:
     """Name of the table's folder inside the data folder."""
     label: str | tuple[str, ...]
     """Column of the samples table to predict; several columns for multilabel and regression."""
-    task: Literal["classification", "multilabel", "regression"] = "classification"
-    """What is predicted: one of several classes, several yes/no labels, or quantities."""
-    loss: Literal["quantile", "absolute", "squared"] = "quantile"
+    task: str = "classification"
+    """What is predicted: classification (one of several classes), multilabel (yes/no labels) or regression."""
+    loss: Literal["quantile", "absolute", "squared"] | None = None
     """The loss of a regression."""
     positive: str | int | None = None
     """The positive class of a two-class label; the class that sorts last where not given."""
@@ -33,12 +33,6 @@ class Data:
     """Static attributes that no model may use."""
     time_unit: TimeUnit | None = None
     """Unit of the times, where the table does not state it."""
-
-    def __post_init__(self) -> None:
-        if self.task == "classification" and len(self.labels) > 1:
-            raise ValueError("label: a class is one column; several are for task = 'multilabel' or 'regression'.")
-        if self.task != "classification" and self.positive is not None:
-            raise ValueError(f"positive: there is no positive class with task = '{self.task}'; leave it out.")
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -18,27 +18,26 @@ if TYPE_CHECKING:  # torch and polars load only when a command needs them
 
 Words = Annotated[tuple[str, ...], Parameter(consume_multiple=True)]
 Numbers = Annotated[tuple[float, ...], Parameter(consume_multiple=True)]
-TaskName = Literal["classification", "multilabel", "regression"]
 
 
 def train(
     data: Path,
     *,
     out: Path,
-    task: TaskName = "classification",
+    task: str = "classification",
     model: str = "raindrop",
     preset: str = "tuned",
     label: Words = (),
     positive: str | None = None,
     class_weight: Literal["balanced"] | None = None,
-    loss: Literal["quantile", "absolute", "squared"] = "quantile",
+    loss: Literal["quantile", "absolute", "squared"] | None = None,
     statics: Words = (),
     group: str | None = None,
     split: str = "random",
     seed: int = 0,
     config: Path | None = None,
     set: Words = (),
-    calibrate: Literal["none", "temperature", "isotonic"] = "none",
+    calibrate: Literal["none", "temperature", "isotonic"] | None = None,
     device: str = "cpu",
     threads: int | None = None,
     resume: bool = False,
@@ -55,7 +54,7 @@ def train(
         label: column of the samples table to predict; several for multilabel and regression.
         positive: of two classes, the one that AUROC and AUPRC are about; the last in sorted order where not given.
         class_weight: balanced lets all classes count the same in the loss.
-        loss: of regression; quantile (five quantiles), absolute (the median) or squared (the mean).
+        loss: of regression; quantile (five quantiles, the default), absolute (the median) or squared (the mean).
         statics: columns of the samples table to use as static attributes.
         group: column of the samples table whose values a split keeps together.
         split: random (80 % training, 10 % validation, 10 % test), none (train on all), or FILE:1 for split 1 of a file.
@@ -69,27 +68,32 @@ def train(
         tensorboard: also write TensorBoard logs to OUT/tensorboard.
     """
     from raindrop import config as configs
+    from raindrop.estimators import make_estimator
     from raindrop.files import refuse_to_overwrite
     from raindrop.training import distributed
 
-    if task == "classification" and len(label) > 1:
-        raise ConfigError("--label: a class is one column; several are for --task multilabel or regression.")
-    _refuse_unused(task, positive=positive, class_weight=class_weight, calibrate=calibrate, loss=loss)
+    estimator = make_estimator(
+        task,
+        model,
+        label,
+        preset=preset,
+        config={**(configs.read_toml(config) if config else {}), **configs.parse_assignments(set)},
+        seed=seed,
+        positive=positive,
+        class_weight=class_weight,
+        loss=loss,
+        calibrate=calibrate,
+        unknown_sensors="ignore",  # all parts are of one table: a rare sensor may be missing from training
+        device=device,
+        threads=threads,
+        progress=True,
+    )
+    estimator.resolved()  # a mistake in the settings shows before the table is read
     table = read_table(data, label[0] if label else None, statics, group)
     if not resume:
         refuse_to_overwrite(out)
-    own: dict[str, Any] = {"label": label[0] if label else None, "positive": positive, "class_weight": class_weight}
-    own |= {"calibrate": calibrate}
-    if task == "multilabel":
-        own = {"labels": list(label), "calibrate": calibrate}
-    elif task == "regression":
-        own = {"label": list(label) if len(label) > 1 else label[0] if label else None, "loss": loss}
-    stratify = task == "classification"
-    parts = drop_unlabelled(split_table(table, split, seed, stratify=stratify), list(label))
-    changes = {**(configs.read_toml(config) if config else {}), **configs.parse_assignments(set)}
-    common = {"preset": preset, "config": changes, "seed": seed, "device": device, "threads": threads}
-    common["unknown_sensors"] = "ignore"  # all parts are of one table: a rare sensor may be missing from training
-    estimator = _kind(task)(model, **common, **own, progress=True)
+    parts = split_table(table, split, seed, stratify=estimator.task_type.stratified)
+    parts = drop_unlabelled(parts, list(label))
     distributed.join()
     try:
         estimator.fit(
@@ -228,22 +232,6 @@ def _require(table: EventTable, name: str) -> bool:
 
     require_columns(table.samples, {"label": name}, "samples")
     return True
-
-
-def _kind(task: TaskName) -> Any:
-    from raindrop.estimators import ESTIMATORS
-
-    return ESTIMATORS[task]
-
-
-def _refuse_unused(task: TaskName, **given: Any) -> None:
-    """An option that the task does not have must not be silently ignored."""
-    of_tasks = {"positive": ("classification",), "class_weight": ("classification",),
-                "calibrate": ("classification", "multilabel"), "loss": ("regression",)}  # fmt: skip
-    default = {"positive": None, "class_weight": None, "calibrate": "none", "loss": "quantile"}
-    for name, value in given.items():
-        if value != default[name] and task not in of_tasks[name]:
-            raise ConfigError(f"--{name.replace('_', '-')} has no effect with --task {task}; leave it out.")
 
 
 def print_positive(estimator: Estimator, *, chosen: bool) -> None:

@@ -2,8 +2,17 @@
 
 from raindrop.estimators.base import Estimator
 from raindrop.estimators.classifier import Classifier
-from raindrop.estimators.loading import ESTIMATORS, load
+from raindrop.estimators.loading import ESTIMATORS, estimator_type, load, make_estimator
 from raindrop.estimators.multilabel import MultiLabelClassifier
 from raindrop.estimators.regressor import Regressor
 
-__all__ = ["ESTIMATORS", "Classifier", "Estimator", "MultiLabelClassifier", "Regressor", "load"]
+__all__ = [
+    "ESTIMATORS",
+    "Classifier",
+    "Estimator",
+    "MultiLabelClassifier",
+    "Regressor",
+    "estimator_type",
+    "load",
+    "make_estimator",
+]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import polars as pl
@@ -50,6 +50,7 @@ WEIGHT = "raindrop sample weight"  # column of the samples table while a model i
 class Estimator(Settings, ABC):
     """Any model of the library on some task."""
 
+    task_type: ClassVar[type[Task]]
     task_: Task
     model_: Model
     scaler_: Scaler

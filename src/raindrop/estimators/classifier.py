@@ -33,6 +33,7 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     torch say otherwise; progress: show progress bars.
     """
 
+    task_type = Classification
     task_: Classification
 
     def __init__(
@@ -134,6 +135,8 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     # ---------------------------------------------------------------- learning
 
     def _check_arguments(self) -> None:
+        if not isinstance(self.label, str | None):
+            raise ConfigError("label: a class is one column; several are for multi-label tasks and regression.")
         if self.calibrate not in METHODS:
             raise ConfigError(f"Unknown calibration '{self.calibrate}': {suggest(str(self.calibrate), METHODS)}")
 

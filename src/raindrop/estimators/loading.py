@@ -1,9 +1,11 @@
-"""Loading a saved model as the estimator that wrote it."""
+"""The estimators by task: making one, and loading a saved one."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from raindrop.errors import ConfigError, ModelFileError, suggest
 from raindrop.estimators.base import Estimator
@@ -12,25 +14,47 @@ from raindrop.estimators.multilabel import MultiLabelClassifier
 from raindrop.estimators.persistence import read_model
 from raindrop.estimators.regressor import Regressor
 from raindrop.models.registry import MODELS
-from raindrop.tasks import TASKS
 from raindrop.version import VERSION
 
 ESTIMATORS: dict[str, type[Estimator]] = {
-    "classification": Classifier,
-    "multilabel": MultiLabelClassifier,
-    "regression": Regressor,
+    kind.task_type.name: kind for kind in (Classifier, MultiLabelClassifier, Regressor)
 }
-"""The estimator of each task."""
+"""The estimator of each task, by the task's name."""
+
+
+def estimator_type(task: str) -> type[Estimator]:
+    """The estimator of a task; an error suggests a task that exists."""
+    if task not in ESTIMATORS:
+        raise ConfigError(f"Unknown task '{task}': {suggest(task, ESTIMATORS)}")
+    return ESTIMATORS[task]
+
+
+def make_estimator(task: str, model: str, labels: Sequence[str], **options: Any) -> Estimator:
+    """An estimator for these label columns, not fitted; none means the table's own.
+
+    An option that this estimator does not have is an error unless it is None.
+    """
+    kind = estimator_type(task)
+    known = kind._get_param_names()
+    for name, value in options.items():
+        if name not in known and value is not None:
+            raise ConfigError(f"'{name}' has no effect with the task '{task}'; leave it out.")
+    options = {name: value for name, value in options.items() if name in known and value is not None}
+    if "labels" in known:
+        options["labels"] = list(labels)
+    elif len(labels) == 1:
+        options["label"] = labels[0]
+    elif labels:
+        options["label"] = list(labels)
+    return kind(model, **options)
 
 
 def load(folder: str | os.PathLike[str]) -> Estimator:
     """The fitted estimator that `save` or `raindrop train` wrote."""
     about, tensors = read_model(Path(folder), set(MODELS))
     try:
-        name = about["task"]["name"]
-        if name not in ESTIMATORS:
-            raise ConfigError(f"unknown task '{name}': {suggest(str(name), ESTIMATORS)}")
-        return ESTIMATORS[name]._restore(about, tensors, TASKS[name].from_dict(about["task"]))
+        kind = estimator_type(about["task"]["name"])
+        return kind._restore(about, tensors, kind.task_type.from_dict(about["task"]))
     except (ConfigError, KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise ModelFileError(

@@ -27,6 +27,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     unknown label counts in no loss and no metric. The other arguments are those of `Classifier`.
     """
 
+    task_type = MultiLabel
     task_: MultiLabel
 
     def __init__(

@@ -27,6 +27,7 @@ class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
     "absolute" (the median) or "squared" (the mean). The other arguments are those of `Classifier`.
     """
 
+    task_type = Regression
     task_: Regression
 
     def __init__(

@@ -9,6 +9,4 @@ from raindrop.tasks.classification import Classification
 from raindrop.tasks.multilabel import MultiLabel
 from raindrop.tasks.regression import Regression
 
-__all__ = ["TASKS", "Classification", "MultiLabel", "Regression", "Task"]
-
-TASKS: dict[str, type[Task]] = {task.name: task for task in (Classification, MultiLabel, Regression)}
+__all__ = ["Classification", "MultiLabel", "Regression", "Task"]

@@ -81,6 +81,8 @@ class Task(ABC):
     """The validation metric that chooses the epoch to keep."""
     loss_name: ClassVar[str] = "loss"
     """What the loss of its boosted trees is called in their history."""
+    stratified: ClassVar[bool] = False
+    """Whether random splits should have the same mix of labels in every part."""
     labels: tuple[str, ...]
     """The columns of the samples table it predicts."""
 

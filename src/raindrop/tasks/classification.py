@@ -31,6 +31,7 @@ class Classification(Task):
     name: ClassVar[str] = "classification"
     default_metric: ClassVar[str] = "auroc"
     loss_name: ClassVar[str] = "log_loss"
+    stratified: ClassVar[bool] = True
 
     label: str
     classes: NDArray[Any]
