@@ -47,7 +47,7 @@ def test_later_layers_win_and_other_fields_keep_their_defaults():
         ({"grind": "corse"}, "Setting 'brew.grind': 'corse' is not known; did you mean 'coarse'?"),
         ({"grind": 3}, "Setting 'brew.grind': '3' is not known; there are: 'fine', 'coarse'."),
         ({"steps": [1, "a"]}, "Setting 'brew.steps[1]': expected `int`, got `str`."),
-        ({"minutes": -1}, "brew: minutes must be at least 0, not -1."),
+        ({"minutes": -1}, "brew.minutes must be at least 0, not -1."),
     ],
 )
 def test_a_wrong_setting_is_named_with_what_is_allowed(values, message):
@@ -81,7 +81,7 @@ def test_a_group_of_settings_is_given_with_dots_or_as_a_dictionary_and_later_lay
         ({"coffee.minuets": 3}, "Unknown setting 'at.coffee.minuets': did you mean 'minutes'?"),
         ({"coffee": {"minuets": 3}}, "Unknown setting 'at.coffee.minuets': did you mean 'minutes'?"),
         ({"coffee.minutes": "3"}, "Setting 'at.coffee.minutes': expected `int`, got `str`."),
-        ({"coffee.minutes": -1}, "at.coffee: minutes must be at least 0, not -1."),
+        ({"coffee.minutes": -1}, "at.coffee.minutes must be at least 0, not -1."),
         ({"coffee": 3}, "'at.coffee' is a group of settings; give a table of them, or 'at.coffee.NAME'."),
         ({"cups.minutes": 3}, "Unknown setting 'at.cups.minutes': "),
         ({"water.minutes": 3}, "Unknown setting 'at.water.minutes': "),

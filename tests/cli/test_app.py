@@ -226,7 +226,7 @@ def test_a_sensor_read_in_test_samples_only_does_not_stop_training(ask: Ask, dat
     EventTable.from_frames(events, table.samples, statics=["age", "ward"]).write(tmp_path / "data")
     code, shown, _ = ask("train", tmp_path / "data", "--out", tmp_path / "run", *TRAIN)
     assert code == 0
-    assert "test: auroc" in shown
+    assert "test: AUROC" in shown
     code, _, errors = ask("evaluate", tmp_path / "run", tmp_path / "data")
     assert code == 1
     assert f"1 sensor was not read in training (first: 'rare'; {len(rare)} of" in errors

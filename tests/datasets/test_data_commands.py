@@ -172,7 +172,7 @@ def split_file(tmp_path: Path) -> Path:
 def test_a_split_file_is_applied_before_unlabelled_samples_are_left_out(
     table: EventTable, split_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    parts = drop_unlabelled(split_table(table, f"{split_file}:1", seed=0))
+    parts = drop_unlabelled(split_table(table, f"{split_file}:1", seed=0), [])
     assert {name: len(part) for name, part in parts.items()} == {"train": 12, "val": 3, "test": 3}
     assert "leaving out 2 samples without a label 'died'" in capsys.readouterr().out
     assert select_split_part(table, f"{split_file}:1", "auto").ids == ["17", "18", "19"]

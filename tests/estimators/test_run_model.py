@@ -21,8 +21,8 @@ def fitted(request, table):
 
 
 def test_outputs_and_probabilities_are_those_of_predict_proba(fitted, table, monkeypatch):
-    monkeypatch.setattr("raindrop.batch.collate.MAX_READINGS", 50)
-    results = [(batch.num_samples, fitted.to_probabilities(output)) for batch, output in fitted.run_model(table)]
+    monkeypatch.setattr("raindrop.batch.collate.MAX_CELLS", 150)
+    results = [(batch.num_samples, fitted.to_predictions(output)) for batch, output in fitted.run_model(table)]
     assert len(results) > 1
     assert all(len(probability) == number for number, probability in results)
     np.testing.assert_array_equal(np.concatenate([row for _, row in results]), fitted.predict_proba(table))

@@ -85,7 +85,7 @@ def test_memory_does_not_grow_with_the_number_of_batches(make_table, make_spec, 
     """One set of sums is kept, however many batches there are."""
     table = make_table(samples=60, times=16)
     classifier = untrained(table, make_spec)
-    monkeypatch.setattr("raindrop.batch.collate.MAX_READINGS", 100)
+    monkeypatch.setattr("raindrop.batch.collate.MAX_CELLS", 500)
     columns = 5 * (1 + 3) + 1
     moments, large_tensors = [], []
 

@@ -12,6 +12,7 @@ from learnable import QUICK, easy_table
 
 from raindrop.errors import ConfigError
 from raindrop.estimators import Classifier, load
+from raindrop.estimators.classifier import calibration_halves
 from raindrop.tasks.conformal import ConformalIntervals, ConformalSets, _threshold
 
 
@@ -102,9 +103,11 @@ def fitted(parts):
 
 def test_sets_come_from_the_calibrated_validation_probabilities_and_are_saved(parts, fitted, tmp_path: Path) -> None:
     codes = (parts[1].labels == "yes").astype(np.int64)
-    wanted = ConformalSets.fit(codes, fitted.predict_proba(parts[1])).sets(fitted.predict_proba(parts[2]), 0.7)
+    _, half = calibration_halves(codes, parts[1], 0)  # the other half fitted the temperature
+    probability = fitted.predict_proba(parts[1])
+    wanted = ConformalSets.fit(codes[half], probability[half]).sets(fitted.predict_proba(parts[2]), 0.7)
     assert np.array_equal(fitted.predict_sets(parts[2], 0.7), wanted)
-    assert fitted.predict_sets(parts[1], 0.9)[np.arange(60), codes].mean() >= 0.9  # its own samples
+    assert fitted.predict_sets(parts[1][half], 0.9)[np.arange(len(half)), codes[half]].mean() >= 0.9  # its own samples
     again = load(fitted.save(tmp_path / "run"))
     assert np.array_equal(again.predict_sets(parts[2], 0.7), wanted)
     assert again.predict_sets(parts[2][:0], 0.7).shape == (0, 2)

@@ -62,7 +62,7 @@ def test_two_processes_killed_and_resumed_learn_what_one_does(tmp_path: Path) ->
     code, shown, errors = finish(start("-m", "raindrop", *command(data, run, "--resume")))
     assert code == 0, errors
     assert shown.count("wrote the model to") == 1
-    assert shown.count("test: auroc") == 1
+    assert shown.count("test: AUROC (1)") == 1
     names = ["checkpoint.safetensors", "log.jsonl", "model.json", "model.safetensors", "split.parquet"]
     assert sorted(path.name for path in run.iterdir()) == names
 
