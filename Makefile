@@ -1,16 +1,21 @@
 # Two commands on a fresh machine: `make demo` and `make test`. Both set up everything they need in .venv.
 PYTHON ?= python3
 BIN := .venv/bin
-# Networks this small gain nothing from a second thread, and lose much where another process wants the core.
-export OMP_NUM_THREADS ?= 1
+LOWEST := .venv-lowest/bin
+# Networks as small as those of the tests gain nothing from a second thread, and two processes share the cores.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
-.PHONY: demo test lint unit benchmark clean
+.PHONY: demo test quick lint unit test-cpus test-lowest benchmark clean
 
 demo: .venv/installed
 	rm -rf demo
 	$(BIN)/raindrop demo --out demo
 
 test: lint unit
+
+# Everything but the tests marked slow: an answer within two minutes.
+quick: .venv/installed-test
+	$(PYTEST) -m "not slow"
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .
@@ -19,7 +24,16 @@ lint: .venv/installed-test
 	$(BIN)/lint-imports
 
 unit: .venv/installed-test .venv/browser
-	$(BIN)/pytest -n 2
+	$(PYTEST)
+
+# The tests as other processors would compute them, with one and two threads: six runs, a table at the end.
+test-cpus: .venv/installed-test .venv/browser
+	.ci/cpus $(BIN)
+
+# The quick tests with the lowest versions that pyproject.toml admits. Old packages warn about new ones, so warnings
+# are not errors here.
+test-lowest: .venv-lowest/installed
+	OMP_NUM_THREADS=1 $(LOWEST)/pytest -n 2 -m "not slow" -W default
 
 benchmark: .venv/installed-test
 	OMP_NUM_THREADS=2 $(BIN)/python benchmarks/speed.py
@@ -35,10 +49,15 @@ benchmark: .venv/installed-test
 	$(BIN)/pip install --quiet --editable '.[test,lint,plot,report,trees,log]'
 	touch $@
 
-# The report's tests open it in a browser; where none can be had they are skipped and say so.
+# The report's tests open it in a browser. Where none can be had they are skipped, or fail where CI=true.
 .venv/browser: .venv/installed-test .ci/browser
 	.ci/browser $(BIN)
 	touch $@
 
+.venv-lowest/installed: pyproject.toml tests/lowest.txt
+	$(PYTHON) -m venv .venv-lowest
+	$(LOWEST)/pip install --quiet --constraint tests/lowest.txt --editable '.[test,plot,report,trees,log]'
+	touch $@
+
 clean:
-	rm -rf .venv demo runs build dist
+	rm -rf .venv .venv-lowest demo runs build dist
