@@ -9,7 +9,7 @@ import lightgbm
 import numpy as np
 import pytest
 import torch
-from closeness import assert_close, tolerance
+from closeness import NETWORK, assert_close, tolerance
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from raindrop.batch.collate import Collator
@@ -107,7 +107,7 @@ def test_details_are_what_a_loop_over_readings_finds(table, make_batch):
                 weight @ x / weight.sum(),
                 step,
             ]
-            assert_close(found[sample, sensor], [*wanted, t.mean()])
+            assert_close(found[sample, sensor], [*wanted, t.mean()], roundings=4 * NETWORK)  # polyfit solves a system
 
 
 def test_trees_that_see_more_tell_what_nine_summaries_do_not():
