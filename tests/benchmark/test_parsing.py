@@ -90,7 +90,7 @@ def test_the_documented_file_is_valid_and_the_schema_is_complete(monkeypatch):
     }.items():  # fmt: skip
         for field in fields(kind):
             assert f"| `{section}.{field.name}` |" in page, "every key of the schema is documented"
-    named = set(re.findall(r"`((?:table\d|setting\d|ablation|activity|pam)\w*)`", page))
+    named = set(re.findall(r"`((?:table\d|setting\d|ablation|activity|pam|regression_|multilabel_)\w*)`", page))
     assert named == set(shipped_tables()), "the page names exactly the shipped tables"
 
 
