@@ -54,7 +54,7 @@ def rates(table: EventTable, variant: str, batch: int = 128) -> tuple[float, flo
         held = data.batch(positions)
         output = model(held)
         optimiser.zero_grad()
-        (F.cross_entropy(output.scores, held.label) + output.penalty).backward()
+        (F.cross_entropy(output.scores, held.target) + output.penalty).backward()
         optimiser.step()
 
     step(pieces[0])
@@ -148,7 +148,7 @@ def one_step(variant: str, samples: int, times: int) -> None:
     for _ in range(3 if times < 10_000 else 1):
         started = time.perf_counter()
         output = model(batch)
-        (F.cross_entropy(output.scores, batch.label) + output.penalty).backward()
+        (F.cross_entropy(output.scores, batch.target) + output.penalty).backward()
         seconds.append(time.perf_counter() - started)
         model.zero_grad()
     peak = memory("VmHWM")
