@@ -149,12 +149,12 @@ def evaluate(
     truth = estimator.truth(chosen)
     results: list[dict[str, Any]] = []
     for share in (0.0, *hide_sensors):
-        shown = hide_random_sensors(chosen, share, seed=seed) if share else chosen
-        predicted = estimator.predictions(shown)
+        visible = hide_random_sensors(chosen, share, seed=seed) if share else chosen
+        predicted = estimator.predictions(visible)
         result: dict[str, Any] = {"hidden": share, **task.evaluate(truth, predicted)}
         if intervals:
             drawn = task.bootstrap(truth, predicted, seed=seed)
-            result["intervals"] = {name: [held.low, held.high] for name, held in drawn.items()}
+            result["intervals"] = {name: [interval.low, interval.high] for name, interval in drawn.items()}
         results.append(result)
     columns = Table("", "all sensors", *(f"{share:.0%} hidden" for share in hide_sensors))
     for name in (key for key in results[0] if key not in ("hidden", "intervals")):

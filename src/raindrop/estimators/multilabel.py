@@ -141,7 +141,10 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             for at, sets in enumerate(self.conformal_ or ())
             for name, array in vars(sets).items()
         }
-        return {"calibrate": self.calibrate, "calibrators": [held.to_dict() for held in self.calibrators_]}, arrays
+        return {
+            "calibrate": self.calibrate,
+            "calibrators": [calibrator.to_dict() for calibrator in self.calibrators_],
+        }, arrays
 
     def _restore_state(self, content: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         self.labels = list(self.task_.labels)
