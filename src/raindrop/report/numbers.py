@@ -27,18 +27,18 @@ def static_text(value: Any) -> str:
 
 
 def quantity_text(value: float) -> str:
-    """A quantity with four significant digits, but all digits before the point; a dash where there is none."""
+    """A quantity with three significant digits, but all digits before the point; a dash where there is none."""
     if np.isnan(value):
         return "–"
     if np.isinf(value):
         return "∞" if value > 0 else "−∞"
-    text = f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+    text = f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
     return text.replace("-", "−") if "e" not in text else text
 
 
 def share_text(value: float) -> str:
     """A share with three decimals; a dash where there is none."""
-    return "–" if np.isnan(value) else f"{value:.3f}"
+    return "–" if np.isnan(value) else f"{value:.3f}".replace("-", "−")
 
 
 def percent_text(share: float, decimals: int = 1) -> str:

@@ -139,7 +139,7 @@ def robustness(
     for at, (name, estimator) in enumerate(estimators.items()):
         task, truth = estimator.task_, estimator.truth(table)
         first = next(iter(task.metrics))
-        titles.add(view_of(estimator).metric_name(first))
+        titles.add(view_of(estimator).metric_title(first))
         partial = [estimator.predictions(hide_random_sensors(table, share, seed=seed)) for share in shares]
         intervals = [task.bootstrap(truth, each, [first], seed=seed)[first] for each in partial]
         colour, percent = COLOURS[at % len(COLOURS)], [100 * share for share in shares]

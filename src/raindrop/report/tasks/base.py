@@ -102,6 +102,7 @@ class TaskView(ABC):
     template: ClassVar[str]
     """Its part of the page."""
     noun: ClassVar[str] = "Label"
+    plural: ClassVar[str] = "Labels"
     constant_name: ClassVar[str] = "Constant"
     constant_note: ClassVar[str]
     region_name: ClassVar[str] = "set"
@@ -132,9 +133,17 @@ class TaskView(ABC):
         """What is predicted, by the name of its columns."""
         return ", ".join(self.task.labels)
 
+    def metric_title(self, name: str) -> str:
+        """A metric's name, with what it is about."""
+        return _capitalised(self.task.title(name))
+
     def metric_name(self, name: str) -> str:
-        """With what it is about."""
-        return self.task.title(name) + (", lower is better" if metric_of(name).lower_is_better else "")
+        """The same, and whether lower values are better."""
+        return self.metric_title(name) + (", lower is better" if metric_of(name).lower_is_better else "")
+
+    def short_title(self, name: str) -> str:
+        """A metric's name alone."""
+        return _capitalised(self.task.metrics[name].title)
 
     def metric_text(self, name: str, value: float) -> str:
         """A metric's value."""
@@ -146,7 +155,7 @@ class TaskView(ABC):
 
     def card_rows(self) -> list[tuple[str, str]]:
         """What is predicted, for the model card."""
-        return [("Predicted" if len(self.task.labels) == 1 else f"Predicted ({len(self.task.labels)})", self.label())]
+        return [(self.noun if len(self.task.labels) == 1 else self.plural, self.label())]
 
     def sample_rows(self, truth: Array) -> list[tuple[str, str]]:
         """How the truth of these samples is distributed, for the model card."""
@@ -222,6 +231,10 @@ class TaskView(ABC):
 def reliability_series(curve: ReliabilityCurve) -> Series:
     """A reliability curve with its intervals."""
     return Series(curve.predicted, curve.observed, curve.low, curve.high, dots=8)
+
+
+def _capitalised(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def diagonal(low: float = 0.0, high: float = 1.0) -> tuple[list[float], list[float]]:

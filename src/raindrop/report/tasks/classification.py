@@ -62,7 +62,7 @@ class ClassView(TaskView):
     def label(self, table: EventTable | None = None) -> str:
         return (table.roles.label if table is not None else None) or self.task.label
 
-    def metric_name(self, name: str) -> str:
+    def metric_title(self, name: str) -> str:
         if self.positive is None:
             about = {"auroc": "mean over classes", "auprc": "mean over classes", "brier": "sum over classes"}
         else:
@@ -72,8 +72,8 @@ class ClassView(TaskView):
             "auprc": f"AUPRC ({about['auprc']})",
             "accuracy": "Accuracy (all classes)",
             "f1": "F1 (mean over classes)",
-            "brier": f"Brier score ({about['brier']}), lower is better",
-            "log_loss": "Log loss (all classes), lower is better",
+            "brier": f"Brier score ({about['brier']})",
+            "log_loss": "Log loss (all classes)",
         }[name]
 
     def metric_text(self, name: str, value: float) -> str:

@@ -33,7 +33,6 @@ class LabelView(TaskView):
 
     task: MultiLabel
     template: ClassVar[str] = "tasks/multilabel.html"
-    noun: ClassVar[str] = "Labels"
     constant_note: ClassVar[str] = "a model that always predicts the share of yes of each label"
     effect_note: ClassVar[tuple[str, str, str]] = (
         "The readings of one sensor at a time are removed. Log odds: by how much they raise (+) or lower (−) the log "

@@ -35,6 +35,8 @@ class QuantityView(TaskView):
     task: Regression
     template: ClassVar[str] = "tasks/regression.html"
     constant_note: ClassVar[str] = "a model that always predicts the quantiles, or the mean, of these samples"
+    noun: ClassVar[str] = "Quantity"
+    plural: ClassVar[str] = "Quantities"
     region_name: ClassVar[str] = "interval"
     size_name: ClassVar[str] = "Mean width"
     effect_name: ClassVar[str] = "Change"
@@ -52,10 +54,6 @@ class QuantityView(TaskView):
         self.metrics = self.headline = tuple(self.task.metrics)
         if len(self.task.labels) > 1:
             self.picker = "true values; predictions"
-
-    @property
-    def noun(self) -> str:  # type: ignore[override]
-        return "Quantity" if len(self.task.labels) == 1 else "Quantities"
 
     def section(self, truth: Array, scores: Sequence[Score], regions: dict[float, Array]) -> Section:
         columns = self.task.columns(truth, scores[0].predicted)
