@@ -18,7 +18,8 @@ from raindrop.errors import MissingExtraError
 from raindrop.graphs.graph import SensorGraphs
 from raindrop.report import report_on_run, write_report
 from raindrop.report.cases import MAX_READINGS, Case
-from raindrop.report.page import circle, digits, page, script_json, shortened, static_text
+from raindrop.report.numbers import digits, static_text
+from raindrop.report.page import circle, page, script_json, shortened
 
 # ---------------------------------------------------------------- the file
 
@@ -63,14 +64,15 @@ def test_200_long_samples_of_36_sensors_stay_below_5_mb(report, tmp_path):
     samples = [
         Case(
             id=f"sample {at:06d}",
-            label=at % 2,
-            probability=rng.dirichlet([1, 1]).astype(np.float32),
+            truth=at % 2,
+            predicted=rng.dirichlet([1, 1]).astype(np.float32),
+            region=None,
             sensor=np.sort(rng.integers(0, 36, each)),
             time=rng.uniform(0, 48, each),
             value=rng.normal(80, 12.3456, each),
             attention=rng.exponential(1, each),
-            contribution=rng.normal(0, 1, 36),
-            without=rng.random(36),
+            contribution=rng.normal(0, 1, (1, 36)),
+            without=rng.random((1, 36)),
             statics={"age": 61.25, "site": "north"},
         )
         for at in range(n)
@@ -85,6 +87,7 @@ def test_200_long_samples_of_36_sensors_stay_below_5_mb(report, tmp_path):
         case_positions=np.arange(n),
         truth=truth,
         scores=[],
+        section=None,
         scale=(np.zeros(36), np.ones(36)),
         graph_views=[
             replace(view, graphs=graphs, means=graphs.by_class(truth), q={1: rng.random((36, 36))})

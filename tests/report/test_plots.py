@@ -131,7 +131,7 @@ def test_robustness_is_the_auroc_with_sensors_hidden(model, table):
     texts = painted(figure)
     assert any("ours" in text for text in texts)
     assert f"AUROC ({CLASSES[1]})" in texts
-    with pytest.raises(ConfigError, match="no classifier"):
+    with pytest.raises(ConfigError, match="no estimator"):
         plots.robustness({}, table)
 
 

@@ -15,9 +15,10 @@ from raindrop import Classifier, ConfigError, DataError, EventTable
 from raindrop.cli.app import main
 from raindrop.report import report_on
 from raindrop.report.cases import choose, thinned
-from raindrop.report.content import positive_second
 from raindrop.report.page import page
+from raindrop.report.tasks.classification import ClassView
 from raindrop.table.hide import hide_random_sensors, hide_sensors
+from raindrop.tasks import Classification
 
 # ---------------------------------------------------------------- its numbers
 
@@ -37,32 +38,32 @@ def test_chance_is_a_model_that_predicts_the_base_rate(report, table):
 
     rate = np.array([(table.labels == name).mean() for name in CLASSES])
     expected = evaluate(CLASSIFICATION, report.truth, np.tile(rate, (len(table), 1)))
-    assert report.chance == pytest.approx({name: expected[name] for name in report.chance})
+    assert report.constant == pytest.approx({name: expected[name] for name in report.constant})
 
 
 def test_a_contribution_is_the_difference_to_the_score_without_the_sensor(report, model, table):
     case = report.cases[3]
     one = table[[case.id]]
-    assert_close(case.probability, model.predict_proba(one)[0])
-    before = np.log(case.probability[1] / case.probability[0])
+    assert_close(case.predicted, model.predict_proba(one)[0])
+    before = np.log(case.predicted[1] / case.predicted[0])
     for at, name in enumerate(SENSORS):
         if not (case.sensor == at).any():
-            assert case.contribution[at] == 0
+            assert case.contribution[0, at] == 0
             continue
         without = model.predict_proba(hide_sensors(one, [name]))[0]
-        assert case.without[at] == pytest.approx(without[1], abs=tolerance())
-        slope = max(1 / (float(p[0]) * float(p[1])) for p in (case.probability, without))  # of the log-odds
+        assert case.without[0, at] == pytest.approx(without[1], abs=tolerance())
+        slope = max(1 / (float(p[0]) * float(p[1])) for p in (case.predicted, without))  # of the log-odds
         odds = np.log(without[1] / without[0])
-        assert case.contribution[at] == pytest.approx(before - odds, abs=tolerance(magnitude=slope))
+        assert case.contribution[0, at] == pytest.approx(before - odds, abs=tolerance(magnitude=slope))
 
 
 def test_with_more_classes_contributions_are_to_the_predicted_class():
     table = awkward_table(18, classes=("a", "b", "c"))
     model = awkward_model(table, **{"train.epochs": 1})
     for case in report_on(model, table).cases[:6]:
-        predicted, at = case.probability.argmax(), case.sensor[0]
+        predicted, at = case.predicted.argmax(), case.sensor[0]
         without = model.predict_proba(hide_sensors(table[[case.id]], [SENSORS[at]]))[0, predicted]
-        assert case.without[at] == pytest.approx(without, abs=tolerance())
+        assert case.without[0, at] == pytest.approx(without, abs=tolerance())
 
 
 def test_readings_of_a_case_are_those_of_the_sample(report, table):
@@ -115,7 +116,7 @@ def test_with_more_classes_each_has_evidence_of_its_own():
 
 
 def test_every_metric_of_two_classes_names_its_class(report, text):
-    assert report.positive == 1
+    assert report.view.positive == 1
     assert report.metric_names["auprc"] == f"AUPRC ({CLASSES[1]})"
     assert all("(" in name for name in report.metric_names.values())
     visible = re.sub(r"<script.*?</script>", "", text, flags=re.S)
@@ -123,37 +124,23 @@ def test_every_metric_of_two_classes_names_its_class(report, text):
     assert not re.search(r"AUROC(?! \(| against)|AUPRC(?! \()", visible)
 
 
-def test_another_positive_class_changes_every_number_that_is_about_it(model, table, monkeypatch):
-    def of(code):
-        monkeypatch.setattr(type(model), "positive_code_", code)
-        return report_on(model, table[:20], samples=4)
-
-    second, first = of(1), of(0)
-    truth, probability = second.truth, second.probability
-    assert first.metric_names["auprc"] == f"AUPRC ({CLASSES[0]})"
-    assert first.scores[0].metrics["auprc"].value == pytest.approx(
-        average_precision_score(truth == 0, probability[:, 0])
-    )
-    assert second.scores[0].metrics["auprc"].value == pytest.approx(
-        average_precision_score(truth == 1, probability[:, 1])
-    )
-    assert first.chance["auprc"] == pytest.approx(1 - second.chance["auprc"])
-    np.testing.assert_allclose(first.curves()[0]["true"], roc_curve(truth == 0, probability[:, 0])[1])
+def test_another_positive_class_changes_every_number_that_is_about_it(model, table):
+    flipped = Classifier(config=model.config, positive=CLASSES[0]).fit(table, validation=table)
+    report = report_on(flipped, table[:20], samples=4)
+    truth, predicted = report.truth, report.scores[0].predicted
+    assert report.view.classes == [CLASSES[1], CLASSES[0]]
+    assert report.metric_names["auprc"] == f"AUPRC ({CLASSES[0]})"
+    assert (truth == (table.labels[:20] == CLASSES[0])).all()
+    assert report.scores[0].metrics["auprc"].value == pytest.approx(average_precision_score(truth, predicted[:, 1]))
+    assert report.constant["auprc"] == pytest.approx(truth.mean())
     np.testing.assert_allclose(
-        np.sort(first.calibration.predicted), np.sort(1 - second.calibration.predicted), rtol=1e-5
+        report.view.curves(truth, report.scores)[0]["true"], roc_curve(truth, predicted[:, 1])[1]
     )
-    for one, other in zip(first.cases, second.cases, strict=True):
-        np.testing.assert_allclose(one.contribution, -other.contribution, atol=1e-3)
-    assert embedded_json(page(first), "data")["positive"] == 0
-
-
-def test_the_metrics_get_the_positive_class_second():
-    truth, probability = np.array([0, 1, 1]), np.array([[0.9, 0.1], [0.4, 0.6], [0.3, 0.7]], dtype=np.float32)
-    flipped = positive_second(truth, probability, 0)
-    assert flipped[0].tolist() == [1, 0, 0]
-    np.testing.assert_array_equal(flipped[1], probability[:, [1, 0]])
-    for positive in (1, None):
-        assert positive_second(truth, probability, positive)[1] is probability
+    calibration = report.section.values["calibration"]
+    assert (calibration.count * calibration.observed).sum() == pytest.approx(truth.sum())
+    data = embedded_json(page(report), "data")
+    assert data["groups"][data["main_group"]] == CLASSES[0]
+    assert data["samples"][0]["explained"][0][0] == CLASSES[0]
 
 
 # ---------------------------------------------------------------- graphs without edges
@@ -232,7 +219,7 @@ def test_a_report_needs_samples_and_labels(model, table):
 
 
 def test_all_samples_are_chosen_where_there_is_room():
-    assert choose(np.array([0, 1, 0]), np.full((3, 2), 0.5), 5, 0, 1).tolist() == [0, 1, 2]
+    assert choose(np.zeros(3), np.zeros(3), np.array([0, 1, 0]), 5, 0).tolist() == [0, 1, 2]
 
 
 def test_the_choice_has_errors_extremes_and_a_mix_of_classes():
@@ -240,20 +227,29 @@ def test_the_choice_has_errors_extremes_and_a_mix_of_classes():
     truth = (rng.random(2000) < 0.05).astype(int)
     score = rng.random(2000)
     probability = np.column_stack([1 - score, score])
-    chosen = choose(truth, probability, 200, 0, 1)
+    error = -probability[np.arange(2000), truth]
+    chosen = choose(error, score, truth, 200, 0)
     assert len(chosen) == len(set(chosen.tolist())) == 200
     worst = np.argsort(probability[np.arange(2000), truth])[:50]
     assert set(worst) | set(np.argsort(score)[:25]) | set(np.argsort(score)[-25:]) <= set(chosen.tolist())
     assert truth[chosen].sum() > 40  # of about a hundred rare ones; at random there would be about ten
-    assert set(choose(truth, probability, 200, 1, 1)) != set(chosen)
+    assert set(choose(error, score, truth, 200, 1)) != set(chosen)
 
 
 def test_with_more_classes_the_extremes_are_the_most_and_least_certain_predictions():
     probability = np.random.default_rng(0).dirichlet([1, 1, 1], 400)
     truth = probability.argmax(1)
-    chosen = choose(truth, probability, 80, 0, None)
+    view = ClassView(Classification("label", np.array(["a", "b", "c"])))
+    chosen = choose(view.errors(truth, probability), view.scores(probability), truth, 80, 0)
     certain = np.argsort(probability.max(1))
     assert set(certain[:10]) | set(certain[-10:]) <= set(chosen.tolist())
+
+
+def test_samples_of_unknown_truth_are_no_errors():
+    error = np.array([np.nan, 3.0, 1.0, np.nan, 2.0, 0.5, 0.1, 0.2])
+    chosen = choose(error, np.zeros(8), np.zeros(8, dtype=int), 4, 0)
+    assert {1} <= set(chosen.tolist())
+    assert len(chosen) == 4
 
 
 def test_long_samples_are_thinned_first_and_evenly():

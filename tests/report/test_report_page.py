@@ -352,10 +352,10 @@ def test_a_graph_that_exists_per_class_only_says_so_at_the_sample(full):
 
 
 def test_the_positive_class_is_the_one_that_scores_and_bars_are_about(full):
-    positive = full.evaluate("data.positive")
+    positive = full.evaluate("data.main_group")
     assert positive == 1
     assert full.page.locator("#class").input_value() == str(positive)
-    probability = full.evaluate(f"data.samples[state.sample].p[{positive}]")
-    option = full.page.locator("#sample option:checked").inner_text()
-    assert f"{100 * probability:.1f} %" in option
+    name, share, text, strong = full.evaluate(f"data.samples[state.sample].bars[{positive}]")
+    assert (name, text, strong) == (CLASSES[positive], f"{100 * share:.1f} %", True)
+    assert text in full.page.locator("#sample option:checked").inner_text()
     assert CLASSES[positive] in full.page.locator("#contribution-note").inner_text()

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 from rich.markup import escape
 
-from raindrop.cli.samples import console, drop_unlabelled, select_run_part
-from raindrop.cli.train import read_for
+from raindrop.cli.samples import console, drop_unlabelled, labelled_samples, select_run_part
+from raindrop.cli.train import Words, read_for
 
 if TYPE_CHECKING:  # torch and polars load only when a command needs them
-    from raindrop.estimators.classifier import Classifier
+    from raindrop.estimators import Estimator
     from raindrop.table.event_table import EventTable
 
 Folders = Annotated[tuple[Path, ...], Parameter(consume_multiple=True)]
@@ -25,7 +26,7 @@ def explain(
     *,
     out: Path,
     part: Literal["auto", "all", "train", "val", "test"] = "auto",
-    label: str | None = None,
+    label: Words = (),
     samples: int = 200,
     trees: bool = True,
     seeds: Folders = (),
@@ -39,7 +40,7 @@ def explain(
         data: folder with the table.
         out: the page, report.html; must not exist yet.
         part: which samples; auto takes the test samples of the run's own split where the table has them, else all.
-        label: column of the samples table with the true class.
+        label: column of the samples table that holds the truth, where it has another name than in training.
         samples: how many samples can be selected on the page.
         trees: whether to train trees on the run's training samples as a baseline.
         seeds: runs of the same model with other seeds, to see whether their graphs agree.
@@ -50,23 +51,23 @@ def explain(
     from raindrop.report import check_report_path, report_on, write_report
 
     check_report_path(out)
-    clf = load(run).set_params(unknown_sensors=unknown_sensors)
+    estimator = load(run).set_params(unknown_sensors=unknown_sensors)
     other_seeds = [load(other).set_params(unknown_sensors=unknown_sensors) for other in seeds]
-    table = read_for(clf, data, () if label is None else (label,))
-    chosen = drop_unlabelled({"test": select_run_part(table, run, part)}, list(clf.task_.labels))["test"]
+    table = read_for(estimator, data, label)
+    chosen = drop_unlabelled({"test": select_run_part(table, run, part)}, list(estimator.task_.labels))["test"]
     notes = {"Samples": _which_samples(run, part, len(table) - len(chosen)), **_conversion_notes(data)}
     with console.status("training trees as a baseline ..."):
-        baselines = _trees(run, table, clf) if trees else {}
+        baselines = _trees(run, table, estimator) if trees else {}
     with console.status("explaining every sample ..."):
         content = report_on(
-            clf,
+            estimator,
             chosen,
             baselines=baselines,
             other_seeds=other_seeds,
             notes=notes,
             samples=samples,
             seed=seed,
-            title=f"{clf.label_ or 'label'}: {run.resolve().name} on {data.resolve().name}",
+            title=f"{', '.join(estimator.task_.labels)}: {run.resolve().name} on {data.resolve().name}",
         )
     write_report(content, out)
     for view in content.graph_views:
@@ -86,9 +87,9 @@ def report(run: Path, *, out: Path | None = None) -> None:
     from raindrop.report import check_report_path, report_on_run, write_report
 
     path = run / "report.html" if out is None else out
-    clf = load(run)
+    estimator = load(run)
     check_report_path(path)
-    write_report(report_on_run(clf, title=f"{clf.label_ or 'label'}: {run.resolve().name}"), path)
+    write_report(report_on_run(estimator, title=f"{', '.join(estimator.task_.labels)}: {run.resolve().name}"), path)
     console.print(f"wrote the report to {escape(str(path))}")
     console.print(
         f"for metrics, graphs and samples: raindrop explain {escape(str(run))} DATA --out {escape(str(path.name))}"
@@ -112,21 +113,25 @@ def _conversion_notes(data: Path) -> dict[str, str]:
     return {"Left out or changed by the converter": "; ".join(lines)} if lines else {}
 
 
-def _trees(run: Path, table: EventTable, clf: Classifier) -> dict[str, Classifier]:
-    """Trees trained on the run's training samples, where the table has them and the model is not trees itself."""
-    from raindrop.estimators.classifier import Classifier
+def _trees(run: Path, table: EventTable, estimator: Estimator) -> dict[str, Estimator]:
+    """Trees of the same task, trained on the run's training samples, where the table has them.
 
-    if clf.model == "trees" or not (run / "split.parquet").exists():
+    None where the model is trees itself. Their settings are the defaults.
+    """
+    if estimator.model == "trees" or not (run / "split.parquet").exists():
         return {}
-    parts = {name: _part(run, table, name) for name in ("train", "val")}
+    parts = {name: _part(run, table, name, estimator.task_.labels) for name in ("train", "val")}
     if parts["train"] is None:
         return {}
-    return {"Trees": Classifier("trees", seed=clf.seed).fit(parts["train"], validation=parts["val"])}
+    defaults = ("model", "preset", "config", "calibrate", "class_weight")
+    same = {name: value for name, value in estimator.get_params().items() if name not in defaults}
+    return {"Trees": type(estimator)("trees", **same).fit(parts["train"], validation=parts["val"])}
 
 
-def _part(run: Path, table: EventTable, name: str) -> EventTable | None:
+def _part(run: Path, table: EventTable, name: str, labels: Sequence[str]) -> EventTable | None:
+    """The labelled samples of one part of the run's split; None where there are none."""
     import polars as pl
 
     listed = pl.read_parquet(run / "split.parquet").filter(pl.col("part") == name)["sample"]
-    chosen = table[table.samples["sample"].is_in(listed.implode()).to_numpy() & table.labelled]
+    chosen = table[table.samples["sample"].is_in(listed.implode()).to_numpy() & labelled_samples(table, labels)]
     return chosen if len(chosen) else None

@@ -12,6 +12,9 @@ from rich.markup import escape
 from raindrop.errors import ConfigError
 
 if TYPE_CHECKING:  # torch and polars load only when a command needs them
+    import numpy as np
+    from numpy.typing import NDArray
+
     from raindrop.table.event_table import EventTable
 
 console = Console(soft_wrap=True, highlight=False)
@@ -57,20 +60,25 @@ def drop_unlabelled(parts: dict[str, EventTable], labels: Sequence[str]) -> dict
 
     A part without any label is returned as it is.
     """
-    import numpy as np
-
-    from raindrop.table.sample_columns import missing_to_null
-
     kept = {}
     for name, part in parts.items():
-        columns = [missing_to_null(part.samples[label]) for label in labels if label in part.samples.columns]
-        known = np.any([c.is_not_null().to_numpy() for c in columns], axis=0) if columns else part.labelled
+        known = labelled_samples(part, labels)
         kept[name] = part[known] if known.any() else part
     num_dropped = sum(len(part) - len(kept[name]) for name, part in parts.items())
     if num_dropped:
         label = ", ".join(labels) or next(iter(parts.values())).roles.label
         console.print(f"leaving out {num_dropped:,} samples without a label '{escape(str(label))}'")
     return kept
+
+
+def labelled_samples(table: EventTable, labels: Sequence[str]) -> NDArray[np.bool_]:
+    """(samples,) which have any of these labels; of the table's own where it has none of these columns."""
+    import numpy as np
+
+    from raindrop.table.sample_columns import missing_to_null
+
+    columns = [missing_to_null(table.samples[label]) for label in labels if label in table.samples.columns]
+    return np.any([c.is_not_null().to_numpy() for c in columns], axis=0) if columns else table.labelled
 
 
 def select_run_part(table: EventTable, run: Path, part: str) -> EventTable:

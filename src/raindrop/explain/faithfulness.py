@@ -14,7 +14,7 @@ from torch import Tensor
 
 from raindrop.batch.batch import Batch
 from raindrop.errors import ConfigError, DataError
-from raindrop.estimators.classifier import Classifier
+from raindrop.estimators.base import Estimator
 from raindrop.graphs.graph import SensorGraphs
 from raindrop.models.raindrop.model import Raindrop
 from raindrop.table.event_table import EventTable
@@ -40,7 +40,7 @@ class Faithfulness:
 
 
 def faithfulness(
-    classifier: Classifier,
+    estimator: Estimator,
     table: EventTable,
     graphs: SensorGraphs | None = None,
     *,
@@ -50,11 +50,11 @@ def faithfulness(
 ) -> Faithfulness:
     """Remove growing shares of each sample's edges, strongest first, and as many at random (`draws` times).
 
-    Edges are ranked by the absolute weights of `graphs` (by default those of `classifier.graphs`), one graph per
+    Edges are ranked by the absolute weights of `graphs` (by default those of `estimator.graphs`), one graph per
     sample of the table. Only edges between different sensors whose sender has a reading count: no other edge carries
     a message to another sensor. Probabilities are calibrated, as in `predict_proba`.
     """
-    network = classifier.model_.network
+    network = estimator.model_.network
     ablation = network.config.ablation if isinstance(network, Raindrop) else None
     if ablation is None or not (ablation.messages and ablation.edge_weights):
         raise ConfigError("Only a Raindrop model with messages and edge weights has edges that can be removed.")
@@ -62,14 +62,14 @@ def faithfulness(
         raise ConfigError(f"shares must rise from above 0 to at most 1, not {tuple(shares)}.")
     if draws < 1:
         raise ConfigError(f"Removing edges at random needs at least 1 draw, not {draws}.")
-    graphs = classifier.graphs(table) if graphs is None else graphs
-    if list(graphs.ids) != table.ids or graphs.sensors != classifier.scaler_.sensors:
+    graphs = estimator.graphs(table) if graphs is None else graphs
+    if list(graphs.ids) != table.ids or graphs.sensors != estimator.scaler_.sensors:
         raise DataError("The graphs must be of this table's samples, in its order, and of the model's sensors.")
     generator = torch.Generator().manual_seed(seed)
     parts, first = [], 0
-    for batch in classifier.batches(table):
+    for batch in estimator.batches(table):
         weight = torch.from_numpy(graphs.weights[first : first + batch.num_samples]).abs().flatten(1)
-        parts.append(_changes(classifier, batch, weight, shares, draws, generator))
+        parts.append(_changes(estimator, batch, weight, shares, draws, generator))
         first += batch.num_samples
     change = np.concatenate(parts, axis=2)  # (top and random, share, sample)
     gap = np.concatenate([np.zeros((1, change.shape[2])), change[0] - change[1]])
@@ -90,7 +90,7 @@ def faithfulness(
 
 
 def _changes(
-    classifier: Classifier,
+    estimator: Estimator,
     batch: Batch,
     weight: Tensor,
     shares: Sequence[float],
@@ -102,21 +102,21 @@ def _changes(
     carries = (batch.senders.counts > 0).cpu().view(-1, M, 1) & ~torch.eye(M, dtype=torch.bool)  # (b, u, v)
     carries = carries.flatten(1)
     number = carries.sum(1, keepdim=True)
-    before = probabilities_with(classifier, batch, None)
+    before = probabilities_with(estimator, batch, None)
     orders = [weight, *(torch.rand(weight.shape, generator=generator) for _ in range(draws))]
     change = np.zeros((1 + draws, len(shares), batch.num_samples))
     for row, order in enumerate(orders):
         rank = order.masked_fill(~carries, -1.0).argsort(dim=1, descending=True, stable=True).argsort(1)
         for column, share in enumerate(shares):
             keep = (rank >= (share * number).round()) | ~carries
-            after = probabilities_with(classifier, batch, keep.view(-1, M, M))
+            after = probabilities_with(estimator, batch, keep.view(-1, M, M))
             change[row, column] = np.abs(after - before).sum(1) / 2
     return np.stack([change[0], change[1:].mean(0)])
 
 
-def probabilities_with(classifier: Classifier, batch: Batch, keep: Tensor | None) -> NDArray[np.float64]:
+def probabilities_with(estimator: Estimator, batch: Batch, keep: Tensor | None) -> NDArray[np.float64]:
     """(b, class) the calibrated probabilities with only the edges in `keep` (b, u, v), or with all of them."""
     kept = None if keep is None else keep.to(batch.value)
     with torch.inference_mode():
-        output = classifier.model_.eval()(batch, kept)
-    return classifier.to_predictions(output).astype(np.float64)
+        output = estimator.model_.eval()(batch, kept)
+    return estimator.to_predictions(output).astype(np.float64)

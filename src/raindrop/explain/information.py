@@ -10,7 +10,7 @@ from torch import Tensor
 from raindrop.batch.batch import Batch
 from raindrop.batch.host import to_numpy
 from raindrop.errors import ConfigError, DataError
-from raindrop.estimators.classifier import Classifier
+from raindrop.estimators.base import Estimator
 from raindrop.graphs.empty import no_shared_times_reason
 from raindrop.graphs.graph import SensorGraphs
 from raindrop.models.raindrop.messages import MessagePassing, Messages
@@ -20,38 +20,38 @@ from raindrop.table.event_table import EventTable
 EMPTY_REASON = "no two sensors are read at the same time, or no message changes a predicted reading"
 
 
-def information_graphs(classifier: Classifier, table: EventTable) -> SensorGraphs:
+def information_graphs(estimator: Estimator, table: EventTable) -> SensorGraphs:
     """One graph per sample; the weight of u -> v is how much worse v's readings are predicted without u's messages.
 
     It is the mean increase of the squared error, in units of v's variance, over the times at which both were read:
     about 0 where u's messages do not help to predict v, negative where they mislead. The edge weights of Eq. 3 only
     scale messages; these weights are measured against the readings. Needs model.graph.reconstruction > 0.
     """
-    model = classifier.model_.network
+    model = estimator.model_.network
     if not isinstance(model, Raindrop) or not model.config.graph.reconstruction:
         raise ConfigError(
             "Information graphs need a Raindrop model whose messages were trained to predict readings: "
             "train with model.graph.reconstruction above 0 (the preset 'tuned' does)."
         )
-    weights = [to_numpy(information(model, batch)) for batch in classifier.batches(table)]
+    weights = [to_numpy(information(model, batch)) for batch in estimator.batches(table)]
     if not weights:
         raise DataError("The table is empty; at least one sample is needed.")
     reason = no_shared_times_reason(table) or EMPTY_REASON
-    return SensorGraphs(classifier.scaler_.sensors, table.ids, np.concatenate(weights), reason)
+    return SensorGraphs(estimator.scaler_.sensors, table.ids, np.concatenate(weights), reason)
 
 
-def attention_over_time(classifier: Classifier, table: EventTable) -> pl.DataFrame:
+def attention_over_time(estimator: Estimator, table: EventTable) -> pl.DataFrame:
     """How much each sensor of each sample attends to each of its times (beta of Eq. 4), as a tidy frame.
 
     The weights of a sensor sum to 1 over a sample. `observed` says whether the sensor was read at that time; where it
     was not, its embedding comes from messages alone. Columns: sample, time, sensor, weight, observed.
     """
-    names, parts = pl.Series(classifier.scaler_.sensors, dtype=pl.String), []
+    names, parts = pl.Series(estimator.scaler_.sensors, dtype=pl.String), []
     ids, first = pl.Series(table.ids, dtype=pl.String), 0
-    for batch, output in classifier.run_model(table):
+    for batch, output in estimator.run_model(table):
         if output.time_weights is None:
             raise ConfigError(
-                f"Model '{classifier.model}' with these settings has no attention over time "
+                f"Model '{estimator.model}' with these settings has no attention over time "
                 "(it needs temporal = 'attention', and series that are not thinned or cut)."
             )
         weight, observed = to_numpy(output.time_weights), to_numpy(batch.observed)

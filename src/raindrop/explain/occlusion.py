@@ -12,6 +12,7 @@ from rich.progress import track
 from scipy.special import logit
 
 from raindrop.errors import ConfigError, DataError, suggest
+from raindrop.estimators.base import Estimator
 from raindrop.estimators.classifier import Classifier
 from raindrop.table.event_table import EventTable
 
@@ -29,18 +30,35 @@ def sensor_contributions(classifier: Classifier, table: EventTable, target: Any 
     Columns: sample, sensor, readings, contribution, probability, without (the probability without the sensor).
     """
     column = _column(classifier, target)
-    sensor = np.asarray(table.sensor[table.rows()], dtype=np.int64)
-    owner = np.repeat(np.arange(len(table)), table.count)
-    pair, readings = np.unique(owner * len(table.sensors) + sensor, return_counts=True)
-    sample, left_out = np.divmod(pair, max(len(table.sensors), 1))
-    without = np.empty(len(pair), dtype=np.float64)
-    for chunk in _chunks(classifier, table, sample):
-        copies = table[sample[chunk]]
-        hidden = np.repeat(left_out[chunk], copies.count)
-        without[chunk] = _probability(classifier, copies.where(copies.sensor[copies.rows()] != hidden), column)
+    sample, left_out, predicted = predictions_without_sensors(classifier, table)
+    pair = sample * len(table.sensors) + left_out
+    readings = np.bincount(np.searchsorted(pair, _pairs(table)), minlength=len(pair))
     names = pl.Series(table.sensors, dtype=pl.String)
     columns = {"sensor": names.gather(left_out), "readings": readings}
-    return _frame(classifier, table, column, sample, columns, without)
+    return _frame(classifier, table, column, sample, columns, predicted[:, column].astype(np.float64))
+
+
+def predictions_without_sensors(
+    estimator: Estimator, table: EventTable
+) -> tuple[Positions, Positions, NDArray[np.float32]]:
+    """Of each sample and each sensor with readings in it: their positions, and the prediction without the sensor.
+
+    Sorted by sample, then sensor. Predictions are as `estimator.predictions` has them, calibrated.
+    """
+    sample, left_out = np.divmod(np.unique(_pairs(table)), max(len(table.sensors), 1))
+    parts = [estimator.predictions(table[:0])]
+    for chunk in _chunks(estimator, table, sample):
+        copies = table[sample[chunk]]
+        hidden = np.repeat(left_out[chunk], copies.count)
+        partial = copies.where(copies.sensor[copies.rows()] != hidden)
+        parts += [estimator.to_predictions(output) for _, output in estimator.run_model(partial)]
+    return sample, left_out, np.concatenate(parts)
+
+
+def _pairs(table: EventTable) -> Positions:
+    """(readings,) one number for each pair of a sample and a sensor."""
+    owner = np.repeat(np.arange(len(table)), table.count)
+    return owner * len(table.sensors) + np.asarray(table.sensor[table.rows()], dtype=np.int64)
 
 
 def reading_contributions(classifier: Classifier, table: EventTable, target: Any = None) -> pl.DataFrame:
@@ -81,11 +99,11 @@ def _rank_in_sample(count: Positions) -> Positions:
     return rank
 
 
-def _chunks(classifier: Classifier, table: EventTable, sample: Positions) -> Iterable[Positions]:
+def _chunks(estimator: Estimator, table: EventTable, sample: Positions) -> Iterable[Positions]:
     """Positions in `sample`, one copy of a sample each, in chunks of bounded size; with a progress bar if enabled."""
     number = np.cumsum(table.count[sample]) // MAX_READINGS
     chunks = np.split(np.arange(len(sample)), np.flatnonzero(np.diff(number)) + 1) if len(sample) else []
-    return track(chunks, "leaving out", disable=not classifier.progress)
+    return track(chunks, "leaving out", disable=not estimator.progress)
 
 
 def _probability(classifier: Classifier, table: EventTable, column: int) -> NDArray[np.float64]:
@@ -109,7 +127,7 @@ def _frame(
         {
             "sample": ids.gather(sample),
             **columns,
-            "contribution": _log_odds(probability) - _log_odds(without),
+            "contribution": log_odds(probability) - log_odds(without),
             "probability": probability,
             "without": without,
         }
@@ -118,7 +136,7 @@ def _frame(
     return frame[order]
 
 
-def _log_odds(probability: NDArray[np.float64]) -> NDArray[np.float64]:
+def log_odds(probability: NDArray[np.float64]) -> NDArray[np.float64]:
     """Log odds, finite: probabilities that float32 rounds to 0 or 1 count as the nearest value that it does not."""
     odds: NDArray[np.float64] = logit(np.clip(probability, 6e-8, 1 - 6e-8))
     return odds

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from raindrop.batch.batch import Batch
 from raindrop.batch.host import to_numpy
 from raindrop.errors import ConfigError, DataError
-from raindrop.estimators.classifier import Classifier
+from raindrop.estimators.base import Estimator
 from raindrop.graphs.empty import no_shared_times_reason
 from raindrop.graphs.graph import SensorGraph
 from raindrop.models.raindrop.model import Raindrop
@@ -68,7 +68,7 @@ class Moments:
 
 
 def probe_graph(
-    classifier: Classifier, table: EventTable, predict: Predict = "now", name: str = "linear probe"
+    estimator: Estimator, table: EventTable, predict: Predict = "now", name: str = "linear probe"
 ) -> SensorGraph:
     """One graph for all samples; the weight of u -> v is the share of v's variance that only u's embeddings explain.
 
@@ -77,16 +77,16 @@ def probe_graph(
     that chance would explain is subtracted, so weights can be slightly below 0. Sensors never read at the same time
     have weight 0. To compare classes, probe the samples of each class.
     """
-    model = classifier.model_.network
+    model = estimator.model_.network
     if not isinstance(model, Raindrop):
-        raise ConfigError(f"The probe needs the embeddings of a Raindrop model; '{classifier.model}' has none.")
+        raise ConfigError(f"The probe needs the embeddings of a Raindrop model; '{estimator.model}' has none.")
     if predict not in ("now", "next"):
         raise ConfigError(f"predict is 'now' or 'next', not '{predict}'.")
     if not table.num_readings:
         raise DataError("The table has no readings, so there is nothing to probe.")
-    sensors = classifier.scaler_.sensors
+    sensors = estimator.scaler_.sensors
     moments = Moments.zeros(len(sensors), 1 + model.config.observation_dim)
-    for batch in classifier.batches(table):
+    for batch in estimator.batches(table):
         moments.add(model, batch, predict)
     columns = [_explained_by_each(moments, v, include_self=predict == "next") for v in range(len(sensors))]
     reason = no_shared_times_reason(table) or "too few readings at the same time for a regression"

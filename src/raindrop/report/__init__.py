@@ -7,8 +7,9 @@ from pathlib import Path
 
 from raindrop.errors import ConfigError, MissingExtraError
 from raindrop.files import refuse_to_overwrite
-from raindrop.report.content import Report, Score, report_on, report_on_run
+from raindrop.report.content import Report, report_on, report_on_run
 from raindrop.report.graph_views import GraphView
+from raindrop.report.tasks import Score
 
 __all__ = ["GraphView", "Report", "Score", "check_report_path", "report_on", "report_on_run", "write_report"]
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from raindrop.estimators.classifier import Classifier
+from raindrop.estimators.base import Estimator
+from raindrop.report.tasks import TaskView
 from raindrop.table.event_table import EventTable
 from raindrop.version import VERSION
 
@@ -41,52 +42,52 @@ GRAPH_LIMIT = (
 
 
 def card_of(
-    classifier: Classifier,
+    estimator: Estimator,
+    view: TaskView,
     table: EventTable | None = None,
-    truth: NDArray[np.int64] | None = None,
+    truth: NDArray[Any] | None = None,
     notes: Mapping[str, str] | None = None,
     *,
     graphs: bool = False,
 ) -> Card:
     """The card of a model; with a table, also of the samples it is reported on; with `graphs`, their limitations."""
-    training, scaler = classifier.data_, classifier.scaler_
+    training, scaler = estimator.data_, estimator.scaler_
     first, last = training["window"]
-    parameters = sum(p.numel() for p in classifier.model_.parameters())
+    parameters = sum(p.numel() for p in estimator.model_.parameters())
     model: Rows = [
-        ("Model", f"{classifier.model}, preset '{classifier.preset}'"),
+        ("Task", estimator.task_.name),
+        ("Model", f"{estimator.model}, preset '{estimator.preset}'"),
         ("Parameters", f"{parameters:,}" if parameters else "none (not trained by gradients)"),
-        ("Random seed", str(classifier.seed)),
+        ("Random seed", str(estimator.seed)),
         ("Written by", f"raindrop {VERSION}"),
-        ("Run", classifier.identity_[:16]),
+        ("Run", estimator.identity_[:16]),
     ]
-    if classifier.calibrate != "none":
-        model.append(("Probabilities", f"calibrated on validation samples ({classifier.calibrate})"))
-    if "share_of_raindrop" in classifier.notes_:
-        share = classifier.notes_["share_of_raindrop"]
+    calibrate = estimator.get_params().get("calibrate", "none")  # not every estimator has probabilities
+    if calibrate != "none":
+        model.append(("Probabilities", f"calibrated on validation samples ({calibrate})"))
+    if "share_of_raindrop" in estimator.notes_:
+        share = estimator.notes_["share_of_raindrop"]
         model.append(("Mixed of", f"{share:.1%} raindrop and {1 - share:.1%} trees, chosen on validation samples"))
     data: Rows = [
-        ("Label", f"{classifier.label_ or 'label'}, classes: {', '.join(map(str, classifier.classes_))}"),
-        *([] if classifier.positive_ is None else [("Positive class", str(classifier.positive_))]),
+        *view.card_rows(),
         ("Trained on", f"{training['samples']:,} samples with {training['readings']:,} readings"),
         ("Training data", f"fingerprint {training['fingerprint']}"),
         ("Sensors", f"{len(scaler.sensors):,}: {', '.join(scaler.sensors)}"),
-        ("Times", f"{first:.4g} to {last:.4g} {classifier.time_unit_}"),
+        ("Times", f"{first:.4g} to {last:.4g} {estimator.time_unit_}"),
         ("Statics", ", ".join(column.name for column in scaler.statics) or "none"),
     ]
     if table is not None and truth is not None:
-        count = np.bincount(truth, minlength=len(classifier.classes_))
-        rates = [f"{name} {n / len(truth):.1%} ({n:,})" for name, n in zip(classifier.classes_, count, strict=True)]
         data += [
             ("Reported on", f"{len(table):,} samples with {table.num_readings:,} readings"),
-            ("Base rates of these samples", ", ".join(rates)),
+            *view.sample_rows(truth),
         ]
         if table.dropped:
             dropped = ", ".join(f"{reason}: {number:,}" for reason, number in table.dropped.items())
             data.append(("Readings dropped when the table was built", dropped))
     data += list((notes or {}).items())
-    return Card(model, data, [*LIMITS, GRAPH_LIMIT] if graphs else LIMITS, _settings(classifier))
+    return Card(model, data, [*LIMITS, GRAPH_LIMIT] if graphs else LIMITS, _settings(estimator))
 
 
-def _settings(classifier: Classifier) -> Rows:
-    groups = classifier.resolved()
+def _settings(estimator: Estimator) -> Rows:
+    groups = estimator.resolved()
     return [(f"{group}.{name}", str(value)) for group, values in groups.items() for name, value in values.items()]

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raindrop.batch.host import to_numpy
-from raindrop.estimators.classifier import Classifier
-from raindrop.explain.occlusion import sensor_contributions
+from raindrop.estimators.base import Estimator
+from raindrop.explain.occlusion import predictions_without_sensors
+from raindrop.report.tasks import TaskView
 from raindrop.table.event_table import EventTable
 
 MAX_READINGS = 120_000  # over all samples; more would make the page slow on a phone
@@ -21,55 +22,60 @@ class Case:
     """One sample as the page shows it."""
 
     id: str
-    label: int
-    probability: NDArray[np.float32]  # (class,)
+    truth: Any  # as the task encodes it
+    predicted: NDArray[np.float32]  # as the task predicts it
+    region: NDArray[Any] | None  # its set or interval, where the model has any
     sensor: NDArray[np.int64]  # (n,) ordered by sensor, then time
     time: NDArray[np.float64]
     value: NDArray[np.float64]
     attention: NDArray[np.float64] | None  # (n,) relative to uniform attention over the sample's times
-    contribution: NDArray[np.float64]  # (sensor,) to the log odds of the class that `explained_class` gives
-    without: NDArray[np.float64]  # (sensor,) the probability of that class without the sensor's readings
+    contribution: NDArray[np.float64]  # (output, sensor) to the outputs that the task's view explains
+    without: NDArray[np.float64]  # (output, sensor) their values without the sensor's readings
     statics: dict[str, Any]
 
 
 def choose(
-    truth: NDArray[np.int64], probability: NDArray[Any], number: int, seed: int, positive: int | None
+    error: NDArray[np.float64], score: NDArray[np.float64], strata: NDArray[np.int64], number: int, seed: int
 ) -> NDArray[np.int64]:
     """Positions of at most `number` samples: a quarter the worst errors, a quarter extreme scores, the rest random.
 
-    The score is the probability of the positive class of two, or of the predicted class of more. The random ones are
-    balanced over classes as far as possible, so that a rare class is represented.
+    The random ones are balanced over strata as far as possible, so that a rare class is represented.
     """
-    if len(truth) <= number:
-        return np.arange(len(truth))
-    score = probability.max(1) if positive is None else probability[:, positive]
+    if len(error) <= number:
+        return np.arange(len(error))
     order = np.argsort(score, kind="stable")
     extremes = number // 8  # at each end
-    errors = np.argsort(probability[np.arange(len(truth)), truth], kind="stable")[: number // 4]
+    errors = np.argsort(-error, kind="stable")[: number // 4]
     chosen = np.unique(np.concatenate([errors, order[:extremes], order[len(order) - extremes :]]))
-    rest = np.setdiff1d(np.arange(len(truth)), chosen)
+    rest = np.setdiff1d(np.arange(len(error)), chosen)
     rest = np.random.default_rng(seed).permutation(rest)
     rank = np.empty(len(rest), dtype=np.int64)  # rank within its class: low ranks of all classes come first
-    for code in np.unique(truth[rest]):
-        members = truth[rest] == code
+    for code in np.unique(strata[rest]):
+        members = strata[rest] == code
         rank[members] = np.arange(members.sum())
     random = rest[np.argsort(rank, kind="stable")[: number - len(chosen)]]
     return np.sort(np.concatenate([chosen, random]))
 
 
-def cases(classifier: Classifier, table: EventTable, truth: NDArray[np.int64], max_readings: int) -> list[Case]:
+def cases(
+    estimator: Estimator,
+    view: TaskView,
+    table: EventTable,
+    truth: NDArray[Any],
+    regions: NDArray[Any] | None,
+    max_readings: int,
+) -> list[Case]:
     """What the page shows of each sample of `table`; long samples are thinned evenly until all of them fit."""
-    table = table.in_unit(classifier.time_unit_)
-    known = np.isin(np.array(table.sensors), classifier.scaler_.observed_sensors)
+    table = table.in_unit(estimator.time_unit_)
+    known = np.isin(np.array(table.sensors), estimator.scaler_.observed_sensors)
     table = table.where(known[table.sensor[table.rows()]])  # the model ignores the readings of any other sensor
-    probability = classifier.predict_proba(table)
-    contribution, without = contributions(classifier, table, probability)
-    attention = attention_of_readings(classifier, table)
+    predicted = estimator.predictions(table)
+    contribution, without = contributions(estimator, view, table, predicted)
+    attention = attention_of_readings(estimator, table)
     keep = thinned(table.count, max_readings)
-    position = {name: at for at, name in enumerate(classifier.scaler_.sensors)}
-    code = np.array([position.get(name, -1) for name in table.sensors], dtype=np.int64)
+    code = sensor_codes(estimator, table)
     offsets, rows = table.offsets, table.rows()
-    static_names = [column.name for column in classifier.scaler_.statics]
+    static_names = [column.name for column in estimator.scaler_.statics]
     statics = table.samples.select(static_names).to_dicts() if static_names else [{}] * len(table)
     result = []
     for at, name in enumerate(table.ids):
@@ -80,8 +86,9 @@ def cases(classifier: Classifier, table: EventTable, truth: NDArray[np.int64], m
         result.append(
             Case(
                 id=name,
-                label=int(truth[at]),
-                probability=probability[at],
+                truth=truth[at],
+                predicted=predicted[at],
+                region=None if regions is None else regions[at],
                 sensor=sensor[order],
                 time=np.asarray(table.time[rows[readings]], dtype=np.float64),
                 value=np.asarray(table.value[rows[readings]], dtype=np.float64),
@@ -92,6 +99,12 @@ def cases(classifier: Classifier, table: EventTable, truth: NDArray[np.int64], m
             )
         )
     return result
+
+
+def sensor_codes(estimator: Estimator, table: EventTable) -> NDArray[np.int64]:
+    """(sensors of the table,) their positions among the sensors of the model; -1 for any other sensor."""
+    position = {name: at for at, name in enumerate(estimator.scaler_.sensors)}
+    return np.array([position.get(name, -1) for name in table.sensors], dtype=np.int64)
 
 
 def thinned(count: NDArray[np.int64], limit: int) -> NDArray[np.bool_]:
@@ -106,37 +119,27 @@ def thinned(count: NDArray[np.int64], limit: int) -> NDArray[np.bool_]:
     return np.asarray((rank + 1) * kept // count[sample] > rank * kept // count[sample])
 
 
-def explained_class(probability: NDArray[Any], positive: int | None) -> NDArray[np.int64]:
-    """(samples,) the class whose score contributions explain: the positive one of two, the predicted one of more."""
-    if positive is None:
-        return np.asarray(probability.argmax(1), dtype=np.int64)
-    return np.full(len(probability), positive, dtype=np.int64)
-
-
 def contributions(
-    classifier: Classifier, table: EventTable, probability: NDArray[Any]
+    estimator: Estimator, view: TaskView, table: EventTable, predicted: NDArray[Any]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(samples, sensors) each sensor's contribution to the log odds, and the probability without its readings.
+    """(samples, outputs, sensors) each sensor's contribution to the outputs, and their values without its readings.
 
-    Both are of `explained_class`, and 0 for a sensor without readings.
+    Both are 0 for a sensor without readings.
     """
-    sensors = classifier.scaler_.sensors
-    contribution, without = np.zeros((2, len(table), len(sensors)))
-    explained = explained_class(probability, classifier.positive_code_)
-    position = {name: at for at, name in enumerate(table.ids)}
-    for code in np.unique(explained):
-        frame = sensor_contributions(classifier, table[np.flatnonzero(explained == code)], classifier.classes_[code])
-        sample = [position[name] for name in frame["sample"].to_list()]
-        sensor = [sensors.index(name) for name in frame["sensor"].to_list()]
-        contribution[sample, sensor] = frame["contribution"].to_numpy()
-        without[sample, sensor] = frame["without"].to_numpy()
+    sensors = estimator.scaler_.sensors
+    sample, left_out, occluded = predictions_without_sensors(estimator, table)
+    value, value_without = view.outputs(predicted, predicted), view.outputs(occluded, predicted[sample])
+    contribution, without = np.zeros((2, len(table), value.shape[1], len(sensors)))
+    code = sensor_codes(estimator, table)[left_out]
+    contribution[sample, :, code] = view.effect(value[sample], value_without)
+    without[sample, :, code] = value_without
     return contribution, without
 
 
-def attention_of_readings(classifier: Classifier, table: EventTable) -> NDArray[np.float64] | None:
+def attention_of_readings(estimator: Estimator, table: EventTable) -> NDArray[np.float64] | None:
     """(readings,): a sensor's attention to the times of its own readings, times the number of the sample's times."""
     parts = []
-    for batch, output in classifier.run_model(table):
+    for batch, output in estimator.run_model(table):
         if output.time_weights is None:
             return None
         relative = output.time_weights.flatten()[batch.cell] * batch.samples.counts[batch.sample]

@@ -15,6 +15,7 @@ from bokeh.models import BasicTicker, ColumnDataSource, FactorRange, HoverTool, 
 from bokeh.plotting import figure
 
 from raindrop.report.content import HIDDEN_SHARES, Report
+from raindrop.report.tasks import Chart
 
 INK, MUTED, LINE = "#1a2433", "#52606d", "#d9e0e7"
 ORANGE, BLUE = "#b4531a", "#1f5f8b"
@@ -27,14 +28,12 @@ def all_charts(report: Report) -> dict[str, Any]:
     drawn: dict[str, Any] = {}
     if any("validation" in row or "loss" in row for row in report.history):
         drawn["chart-history"] = _history(report)
+    if report.section is not None:
+        drawn |= {element: _drawn(chart) for element, chart in report.section.charts.items()}
     if report.scores:
-        curves = report.curves()
-        drawn["chart-roc"] = _roc(curves)
-        drawn["chart-pr"] = _precision_recall(curves, None if report.positive is None else report.chance["auprc"])
-        drawn["chart-calibration"] = _calibration(report)
         drawn["chart-robustness"] = _robustness(report)
     if report.graph_views:
-        for name in ("class", "others", "difference"):
+        for name in ("class", "others", "difference") if len(report.view.groups) > 1 else ("class",):
             drawn[f"graph-{name}"] = _graph(f"graph-{name}")
         if report.cases:
             drawn["graph-sample"] = _graph("graph-sample")
@@ -63,26 +62,23 @@ def _base(*, height: int, x: str = "", y: str = "", **more: Any) -> Any:
     return chart
 
 
-def _unit_square(x: str, y: str) -> Any:
-    return _base(height=300, x=x, y=y, x_range=Range1d(start=-0.01, end=1.01), y_range=Range1d(start=-0.01, end=1.02))
-
-
-def _roc(curves: list[dict[str, Any]]) -> Any:
-    chart = _unit_square("false positive rate", "true positive rate")
-    chart.line([0, 1], [0, 1], color=MUTED, line_dash="dashed")
-    for at, curve in enumerate(curves):
-        x, y = _downsample(curve["false"], curve["true"])
-        chart.line(x, y, color=PALETTE[at % len(PALETTE)], line_width=2)
-    return chart
-
-
-def _precision_recall(curves: list[dict[str, Any]], base: float | None) -> Any:
-    chart = _unit_square("recall", "precision")
-    if base is not None:
-        chart.line([0, 1], [base, base], color=MUTED, line_dash="dashed")
-    for at, curve in enumerate(curves):
-        x, y = _downsample(curve["recall"], curve["precision"])
-        chart.line(x, y, color=PALETTE[at % len(PALETTE)], line_width=2)
+def _drawn(content: Chart) -> Any:
+    """A chart of the task's view; each series has its own colour."""
+    ranges = {}
+    if content.unit_square:
+        ranges = {"x_range": Range1d(start=-0.01, end=1.01), "y_range": Range1d(start=-0.01, end=1.02)}
+    chart = _base(height=300, x=content.x, y=content.y, **ranges)
+    for x, y in content.dashed:
+        chart.line(x, y, color=MUTED, line_dash="dashed")
+    for at, series in enumerate(content.series):
+        color = PALETTE[at % len(PALETTE)]
+        x, y = (series.x.tolist(), series.y.tolist()) if series.dots else _downsample(series.x, series.y)
+        if series.low is not None:
+            chart.segment(series.x, series.low, series.x, series.high, color=color, line_width=2, alpha=0.5)
+        if series.line:
+            chart.line(x, y, color=color, line_width=2)
+        if series.dots:
+            chart.scatter(x, y, color=color, size=series.dots, alpha=1.0 if series.line or series.dots > 5 else 0.5)
     return chart
 
 
@@ -92,19 +88,8 @@ def _downsample(x: np.ndarray, y: np.ndarray, number: int = 400) -> tuple[list[f
     return np.round(x[at], 4).tolist(), np.round(y[at], 4).tolist()
 
 
-def _calibration(report: Report) -> Any:
-    chart = _unit_square("predicted probability", "observed share")
-    chart.line([0, 1], [0, 1], color=MUTED, line_dash="dashed")
-    groups = report.calibration
-    assert groups is not None
-    chart.segment(groups.predicted, groups.low, groups.predicted, groups.high, color=ORANGE, line_width=2, alpha=0.5)
-    chart.line(groups.predicted, groups.observed, color=ORANGE, line_width=2)
-    chart.scatter(groups.predicted, groups.observed, color=ORANGE, size=8)
-    return chart
-
-
 def _robustness(report: Report) -> Any:
-    chart = _base(height=300, x="sensors hidden, in %", y="AUROC")
+    chart = _base(height=300, x="sensors hidden, in %", y=next(iter(report.view.task.metrics.values())).title)
     hidden = [100 * share for share in HIDDEN_SHARES]
     for at, score in enumerate(report.scores):
         color = PALETTE[at % len(PALETTE)]
@@ -118,7 +103,9 @@ def _robustness(report: Report) -> Any:
 
 def _history(report: Report) -> Any:
     metric = report.epoch_metric
-    chart = _base(height=240, x="epoch", y=f"validation {_metric_text(metric)}" if metric else "training loss")
+    chart = _base(
+        height=240, x="epoch", y=f"validation {report.view.task.metrics[metric].title}" if metric else "training loss"
+    )
     chart.xaxis.ticker = BasicTicker(desired_num_ticks=6, min_interval=1)
     values = [row.get("validation", {}).get(metric) if metric else row.get("loss") for row in report.history]
     kept = [at for at, value in enumerate(values) if value is not None]
@@ -126,10 +113,6 @@ def _history(report: Report) -> Any:
     chart.line(x, y, color=ORANGE, line_width=2)
     chart.scatter(x, y, color=ORANGE, size=6)
     return chart
-
-
-def _metric_text(metric: str) -> str:
-    return metric.upper() if metric.startswith("au") else metric.replace("_", " ")
 
 
 # ---------------------------------------------------------------- filled by the script of the page

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raindrop.errors import ConfigError
-from raindrop.estimators.classifier import Classifier
+from raindrop.estimators.base import Estimator
 from raindrop.explain.faithfulness import faithfulness
 from raindrop.explain.information import information_graphs
 from raindrop.explain.probe import probe_graph
@@ -29,8 +29,7 @@ WEIGHTS = (
 )
 PROBE = (
     "The share of the variance of the receiver's readings that only the sender's embeddings at the same time explain, "
-    "by linear regression: what could be predicted, whether or not the model does it. One graph per class, none per "
-    "sample."
+    "by linear regression: what could be predicted, whether or not the model does it. "
 )
 Answers = list[tuple[str, str]]  # question and answer
 MAX_SAMPLES = 400  # on which faithfulness and distances are computed
@@ -61,69 +60,75 @@ class GraphView:
 
 
 def graph_views(
-    classifier: Classifier,
+    estimator: Estimator,
     table: EventTable,
-    truth: NDArray[np.int64],
-    other_seeds: Sequence[Classifier] = (),
+    code: NDArray[np.int64],
+    names: Sequence[str] = ("all samples",),
+    other_seeds: Sequence[Estimator] = (),
     seed: int = 0,
 ) -> list[GraphView]:
-    """Every kind of sensor graph that the model has; `other_seeds` are the same model trained with other seeds."""
-    codes = np.unique(truth).tolist()
-    kinds: dict[str, tuple[str, Callable[[Classifier, EventTable], SensorGraphs]]] = {
+    """Every kind of sensor graph that the model has.
+
+    code: (samples,) the class of each sample, a position in `names`; with one class there is one mean graph, and no
+    differences. other_seeds: the same model trained with other seeds.
+    """
+    codes = np.unique(code).tolist()
+    kinds: dict[str, tuple[str, Callable[[Estimator, EventTable], SensorGraphs]]] = {
         "Information in messages": (INFORMATION, information_graphs),
         "Edge weights (Eq. 3)": (WEIGHTS, lambda model, samples: model.graphs(samples)),
     }
     views = []
     for name, (about, graphs_of) in kinds.items():
         try:
-            graphs = graphs_of(classifier, table)
+            graphs = graphs_of(estimator, table)
         except ConfigError:  # the model has no such graph
             continue
-        view = GraphView(name, about, {code: graphs.mean(truth == code) for code in codes}, graphs)
+        view = GraphView(name, about, {each: graphs.mean(code == each) for each in codes}, graphs)
         if view.empty or len(codes) < 2:
             views.append(view)
             continue
         others = [graphs_of(other, table) for other in other_seeds]
-        views.append(_with_evidence(view, graphs, classifier, table, truth, others, seed))
+        views.append(_with_evidence(view, graphs, estimator, table, code, names, others, seed))
     try:
-        probes = {code: _probe(classifier, table[truth == code]) for code in codes}
-        views.append(GraphView("Linear probe", PROBE, probes))
+        probes = {each: _probe(estimator, table[code == each]) for each in codes}
+        extent = "per class" if len(names) > 1 else "of all samples"
+        views.append(GraphView("Linear probe", f"{PROBE}One graph {extent}, none per sample.", probes))
     except ConfigError:  # the model has no embeddings of single readings
         pass
     return views
 
 
-def _probe(classifier: Classifier, table: EventTable) -> SensorGraph:
+def _probe(estimator: Estimator, table: EventTable) -> SensorGraph:
     if table.num_readings:
-        return probe_graph(classifier, table)
-    sensors = classifier.scaler_.sensors
+        return probe_graph(estimator, table)
+    sensors = estimator.scaler_.sensors
     return SensorGraph(sensors, np.zeros((len(sensors),) * 2, np.float32), "", no_shared_times_reason(table))
 
 
 def _with_evidence(
     view: GraphView,
     graphs: SensorGraphs,
-    classifier: Classifier,
+    estimator: Estimator,
     table: EventTable,
     truth: NDArray[np.int64],
+    names: Sequence[str],
     other_seeds: Sequence[SensorGraphs],
     seed: int,
 ) -> GraphView:
     """The same view with evidence about the difference between each class and all others."""
-    general, general_warnings = _general_evidence(graphs, classifier, table, truth, seed)
-    positive, present = classifier.positive_code_, np.unique(truth).tolist()
+    general, general_warnings = _general_evidence(graphs, estimator, table, truth, names, seed)
+    two, present = len(names) == 2, np.unique(truth).tolist()
     evidence: dict[int, Answers] = {}
     warnings: dict[int, str] = {}
     q: dict[int, NDArray[np.float64]] = {}
-    for code in present if positive is None else [positive]:
-        which = "the classes" if positive is not None else f"'{classifier.classes_[code]}' and the other classes"
+    for code in [1] if two else present:
+        which = "the classes" if two else f"'{names[code]}' and the other classes"
         answers, against = _stability(graphs, other_seeds, truth == code, which, seed)
         evidence[code] = answers + general
         warnings[code] = " ".join(against + general_warnings)
         q[code] = _q_by_edge(graphs, truth == code, seed)
-    if positive is not None:  # the same difference with the opposite sign
-        negative = 1 - positive
-        evidence[negative], warnings[negative], q[negative] = evidence[positive], warnings[positive], q[positive]
+    if two:  # the same difference with the opposite sign
+        evidence[0], warnings[0], q[0] = evidence[1], warnings[1], q[1]
     return replace(view, evidence=evidence, warnings=warnings, q=q)
 
 
@@ -145,21 +150,26 @@ def _stability(
 
 
 def _general_evidence(
-    graphs: SensorGraphs, classifier: Classifier, table: EventTable, truth: NDArray[np.int64], seed: int
+    graphs: SensorGraphs,
+    estimator: Estimator,
+    table: EventTable,
+    truth: NDArray[np.int64],
+    names: Sequence[str],
+    seed: int,
 ) -> tuple[Answers, list[str]]:
     """Faithfulness and distances, on some samples: answers, and those that are a reason not to trust it."""
     answers, against = [], []
     subset = np.random.default_rng(seed).permutation(len(table))[:MAX_SAMPLES]
     part = SensorGraphs(graphs.sensors, [graphs.ids[at] for at in subset], graphs.weights[subset])
     try:
-        result = faithfulness(classifier, table[subset], part, seed=seed)
+        result = faithfulness(estimator, table[subset], part, seed=seed)
         answers.append(("Do the strongest edges determine the prediction?", result.reason))
         against += [] if result.faithful else [result.reason]
     except ConfigError:  # the model has no edges that can be removed
         pass
-    if np.bincount(truth[subset], minlength=len(classifier.classes_))[np.unique(truth)].min() >= 2:
+    if np.bincount(truth[subset], minlength=len(names))[np.unique(truth)].min() >= 2:
         spread = distances(part, truth[subset], seed=seed)
-        within = ", ".join(f"{mean:.3g} within '{classifier.classes_[at]}'" for at, (mean, _) in spread.within.items())
+        within = ", ".join(f"{mean:.3g} within '{names[at]}'" for at, (mean, _) in spread.within.items())
         answer = f"Mean distance {within}, {spread.across[0]:.3g} across classes (permutation p = {spread.p:.2g})."
         answers.append(("Are graphs closer to those of their own class?", answer))
     return answers, against

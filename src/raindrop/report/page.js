@@ -6,11 +6,11 @@ const CLASS = "#b4531a", OTHERS = "#1f5f8b", INK = "#1a2433", FADED = "#c3ccd4";
 const byId = (id) => document.getElementById(id);
 const exists = (id) => byId(id) !== null;
 const width = data.sensors.length;
-const binary = data.positive !== null;
+const compares = data.groups.length > 1;  // the graphs of classes
 // What is selected on the page. `hidden` is a share in %, at first such that about two edges per sensor remain.
 const state = {
-  view: 0, code: data.positive ?? 0, hidden: Math.max(0, Math.round(200 * (1 - 2 / Math.max(width - 1, 1))) / 2),
-  search: null, sample: 0, sensor: 0,
+  view: 0, code: data.main_group, hidden: Math.max(0, Math.round(200 * (1 - 2 / Math.max(width - 1, 1))) / 2),
+  search: null, sample: 0, sensor: 0, output: 0,
 };
 
 function element(tag, text, name) {
@@ -132,8 +132,8 @@ function classMeans() {
 function showGraphs() {
   if (!data.views.length) return;
   const view = data.views[state.view];
-  const name = `class ${data.classes[state.code]}`;
-  const others = data.classes.length === 2 ? `class ${data.classes[1 - state.code]}` : "all other classes";
+  const name = compares ? `class ${data.groups[state.code]}` : data.groups[0];
+  const others = data.groups.length === 2 ? `class ${data.groups[1 - state.code]}` : "all other classes";
   document.querySelectorAll(".class-name").forEach((place) => { place.textContent = name; });
   document.querySelectorAll(".others-name").forEach((place) => { place.textContent = others; });
   byId("view-about").textContent = view.about;
@@ -148,7 +148,7 @@ function showGraphs() {
   const means = classMeans(), own = edgesOf(means.own), rest = edgesOf(means.others);
   const difference = edgesOf(means.own.map((w, at) => w - means.others[at]));
   const largest = Math.max(...[own[0], rest[0]].map((edge) => (edge ? Math.abs(edge.w) : 0)));
-  const noSamples = "There are no samples of this class.";
+  const noSamples = "There are no samples of this class.", rows = compares ? difference : own;
   const otherCode = Object.keys(view.empty_classes).find((code) => Number(code) !== state.code);
   drawGraph("graph-class", own, view.empty_classes[state.code] || noSamples, largest, () => CLASS);
   drawGraph("graph-others", rest, view.empty_classes[otherCode] || noSamples, largest, () => OTHERS);
@@ -160,24 +160,26 @@ function showGraphs() {
   const evidence = view.evidence[state.code] || [];
   byId("evidence-card").hidden = !evidence.length;
   fill(byId("evidence"), evidence.flatMap(([question, answer]) => [element("dt", question), element("dd", answer)]));
-  showDifferences(means, difference, view.q[state.code] || null);
+  showEdges(means, rows, view.q[state.code] || null);
 }
 
-function showDifferences(means, difference, q) {
-  byId("q-head").hidden = !q;
-  const rows = kept(difference).filter(touches);
+// The table of the largest differences, or of the strongest edges where nothing is compared.
+function showEdges(means, edges, q) {
+  if (compares) byId("q-head").hidden = !q;
+  const rows = kept(edges).filter(touches);
   fill(byId("edge-table").tBodies[0], rows.slice(0, 50).map((edge) => {
     const at = edge.u * width + edge.v, row = element("tr");
     row.append(element("th", data.sensors[edge.u], "name"), element("td", data.sensors[edge.v], "name"));
     row.firstChild.scope = "row";
-    row.append(element("td", withMinus(means.own[at]), "number extra"), element("td", withMinus(means.others[at]), "number extra"),
-      element("td", signed(edge.w), "number"));
+    if (compares) row.append(element("td", withMinus(means.own[at]), "number extra"), element("td", withMinus(means.others[at]), "number extra"));
+    row.append(element("td", compares ? signed(edge.w) : withMinus(edge.w), "number"));
     if (q) row.append(element("td", q[at].toFixed(3), "number"));
     return row;
   }));
   const touching = state.search === null ? "" : ` that touch ${data.sensors[state.search]}`;
-  byId("edge-note").textContent = !rows.length ? `No differences${touching} are shown.`
-    : `The ${Math.min(50, rows.length)} largest of ${difference.length} differences${touching}.`
+  const noun = compares ? "differences" : "edges";
+  byId("edge-note").textContent = !rows.length ? `No ${noun}${touching} are shown.`
+    : `The ${Math.min(50, rows.length)} ${compares ? "largest" : "strongest"} of ${edges.length} ${noun}${touching}.`
     + (q ? " q is the Benjamini-Hochberg adjusted p-value of a permutation test: of all edges with q below 0.05, about 5 % are expected to be false discoveries." : "");
 }
 
@@ -192,16 +194,14 @@ function showSearch() {
 
 // ------------------------------------------------------------------ one sample
 
-// Of two classes the probability of the positive one, of more that of the predicted one.
-const score = (at) => (binary ? data.samples[at].p[data.positive] : Math.max(...data.samples[at].p));
-const percent = (x) => `${(100 * x).toFixed(1)} %`;
+const outputText = (x) => (data.shares ? `${(100 * x).toFixed(1)} %` : withMinus(x));
 
 function listSamples() {
   const text = byId("sample-filter").value.trim().toLowerCase();
-  const order = data.samples.map((_, at) => at).sort((a, b) => score(b) - score(a));
-  const matching = order.filter((at) => text === "" || `${data.samples[at].id} ${data.classes[data.samples[at].label]}`.toLowerCase().includes(text));
+  const order = data.samples.map((_, at) => at).sort((a, b) => data.samples[b].score - data.samples[a].score);
+  const matching = order.filter((at) => text === "" || `${data.samples[at].id} ${data.samples[at].truth}`.toLowerCase().includes(text));
   fill(byId("sample"), matching.map((at) => {
-    const option = element("option", `${data.samples[at].id} (${data.classes[data.samples[at].label]}; ${percent(score(at))})`);
+    const option = element("option", `${data.samples[at].id} (${data.samples[at].truth}; ${data.samples[at].predicted})`);
     option.value = String(at);
     return option;
   }));
@@ -218,29 +218,35 @@ function fact(name, value) {
 function showSample() {
   if (!data.samples.length) return;
   const sample = data.samples[state.sample];
-  const predicted = sample.p.indexOf(Math.max(...sample.p)), explained = binary ? data.positive : predicted;
   byId("sample-title").textContent = sample.id;
   fill(byId("sample-facts"), [
-    fact("True class", data.classes[sample.label]),
-    fact("Predicted class", data.classes[predicted] + (predicted === sample.label ? "" : " (wrong)")),
+    ...sample.facts.map(([name, value]) => fact(name, value)),
     fact("Readings", String(sample.time.length)),
     fact("Sensors with readings", `${sample.sensors.length} of ${width}`),
     ...Object.entries(sample.statics).map(([name, value]) => fact(name, value)),
   ]);
-  fill(byId("sample-bars"), data.classes.map((name, code) => {
+  fill(byId("sample-bars"), sample.bars.map(([name, share, text, strong]) => {
     const row = element("div", undefined, "bar"), track = element("span", undefined, "bar-track");
-    const bar = element("span", undefined, code === explained ? "bar-fill of-class" : "bar-fill");
-    bar.style.width = `${100 * sample.p[code]}%`;
+    const bar = element("span", undefined, strong ? "bar-fill of-class" : "bar-fill");
+    bar.style.width = `${100 * share}%`;
     track.append(bar);
-    row.append(element("span", name, "name"), track, element("span", percent(sample.p[code]), "number"));
+    row.append(element("span", name, "name"), track, element("span", text, "number"));
     return row;
   }));
-  byId("contribution-note").textContent = `The readings of one sensor at a time are removed. Log odds: by how much they raise (+) or lower (−) the log odds of ${data.classes[explained]}. Without: its probability without them (with all readings: ${percent(sample.p[explained])}).`;
-  const largest = Math.max(...sample.contribution.map(Math.abs), 1e-9);
-  const order = sample.contribution.map((_, at) => at).filter((at) => countOf(sample, at)).sort((a, b) => Math.abs(sample.contribution[b]) - Math.abs(sample.contribution[a]));
+  showContributions(sample);
+  showReadings(sample);
+  showSampleGraph();
+}
+
+function showContributions(sample) {
+  const contribution = sample.contribution[state.output], without = sample.without[state.output];
+  const [before, between, after] = data.effect_note, [explained, value] = sample.explained[state.output];
+  byId("contribution-note").textContent = before + explained + between + value + after;
+  const largest = Math.max(...contribution.map(Math.abs), 1e-9);
+  const order = contribution.map((_, at) => at).filter((at) => countOf(sample, at)).sort((a, b) => Math.abs(contribution[b]) - Math.abs(contribution[a]));
   fill(byId("contributions").tBodies[0], order.map((at) => {
     const row = element("tr", undefined, at === state.search ? "searched" : ""), effect = element("div", undefined, "effect"), bar = element("span");
-    const c = sample.contribution[at], share = 50 * Math.abs(c) / largest;
+    const c = contribution[at], share = 50 * Math.abs(c) / largest;
     bar.style.cssText = `background:${c > 0 ? CLASS : OTHERS};width:${share}%;left:${c > 0 ? 50 : 50 - share}%`;
     effect.append(bar);
     const button = element("button", data.sensors[at], "link name");
@@ -248,11 +254,9 @@ function showSample() {
     button.addEventListener("click", () => { state.sensor = at; showSensor(); byId("sensor").scrollIntoView({ block: "center" }); });
     const name = element("th"), cell = element("td", undefined, "extra");
     name.scope = "row"; name.append(button); cell.append(effect);
-    row.append(name, cell, element("td", signed(c), "number"), element("td", percent(sample.without[at]), "number"), element("td", String(countOf(sample, at)), "number extra"));
+    row.append(name, cell, element("td", signed(c), "number"), element("td", outputText(without[at]), "number"), element("td", String(countOf(sample, at)), "number extra"));
     return row;
   }));
-  showReadings(sample);
-  showSampleGraph();
 }
 
 function range(sample, sensor) {
@@ -264,7 +268,7 @@ const countOf = (sample, sensor) => { const [from, to] = range(sample, sensor); 
 function showSampleGraph() {
   if (!data.views.length || !data.samples.length) return;
   const view = data.views[state.view], edges = view.samples ? edgesOfSample(view.samples[state.sample]) : [];
-  const empty = view.samples ? view.empty_samples[state.sample] : view.empty || "This graph exists per class only, not per sample.";
+  const empty = view.samples ? view.empty_samples[state.sample] : view.empty || `This graph exists ${compares ? "per class" : "of all samples"} only, not per sample.`;
   drawGraph("graph-sample", edges, empty, edges[0] ? Math.abs(edges[0].w) : 0, (w) => (w > 0 ? INK : "#8a6d00"));
   byId("sample-edge-list").hidden = !edges.length;
   fill(byId("sample-edges"), kept(edges).filter(touches).slice(0, 20).map((edge) =>
@@ -351,6 +355,7 @@ async function start() {
   listen("sample", "change", (event) => { state.sample = Number(event.target.value); showSample(); });
   listen("sample-filter", "input", () => { listSamples(); showSample(); });
   listen("sensor", "change", (event) => { state.sensor = Number(event.target.value); showSensor(); });
+  listen("output", "change", (event) => { state.output = Number(event.target.value); showContributions(data.samples[state.sample]); });
   listen("previous", "click", () => step(-1));
   listen("next", "click", () => step(1));
   if (exists("threshold")) byId("threshold").value = String(state.hidden);

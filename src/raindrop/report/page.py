@@ -19,8 +19,8 @@ from raindrop.report.cases import Case
 from raindrop.report.charts import PALETTE, all_charts
 from raindrop.report.content import HIDDEN_SHARES, Report
 from raindrop.report.graph_views import GraphView
-
-METRICS = ("auroc", "auprc", "accuracy", "f1", "brier", "log_loss")
+from raindrop.report.numbers import digits, percent_text, static_text
+from raindrop.report.tasks import TaskView
 
 MAX_EDGES_PER_SAMPLE = 100  # a plot with more is unreadable
 
@@ -39,9 +39,9 @@ def page(report: Report) -> str:
     here = files("raindrop.report")
     return environment.get_template("page.html").render(
         report=report,
-        metrics=METRICS,
+        view=report.view,
         names=report.metric_names,
-        positive=None if report.positive is None else report.classes[report.positive],
+        first=next(iter(report.view.task.metrics)),
         hidden_shares=HIDDEN_SHARES,
         palette=PALETTE,
         style=here.joinpath("page.css").read_text(encoding="utf-8"),
@@ -49,7 +49,7 @@ def page(report: Report) -> str:
         bokeh="\n".join(Resources(mode="inline", components=["bokeh"]).js_raw),
         data=script_json(page_data(report)),
         charts=script_json(all_charts(report)),
-        percent=lambda share: f"{100 * share:.0f} %",
+        percent=percent_text,
     )
 
 
@@ -63,23 +63,25 @@ def script_json(content: Any) -> str:
 
 def page_data(report: Report) -> dict[str, Any]:
     """The data for the script of the page, compact."""
-    counts = np.bincount(report.truth, minlength=len(report.classes))
-    mean, scale = report.scale
+    view, (mean, scale) = report.view, report.scale
+    counts = np.bincount(view.group_codes(report.truth), minlength=len(view.groups))
     return {
         "sensors": report.sensors,
         "short": shortened(report.sensors),
-        "classes": report.classes,
-        "positive": report.positive,
+        "groups": list(view.groups),
+        "main_group": view.main_group,
+        "effect_note": view.effect_note,
+        "shares": view.shares,
         "counts": counts.tolist(),
         "place": digits(circle(report.sensors), 5),
         "mean": digits(mean, 5),
         "scale": digits(scale, 5),
-        "views": [_view(view, report) for view in report.graph_views],
-        "samples": [_case(case) for case in report.cases],
+        "views": [_graph_view(each, report) for each in report.graph_views],
+        "samples": [_case(case, view) for case in report.cases],
     }
 
 
-def _view(view: GraphView, report: Report) -> dict[str, Any]:
+def _graph_view(view: GraphView, report: Report) -> dict[str, Any]:
     graphs = view.graphs
     return {
         "name": view.name,
@@ -111,12 +113,17 @@ def strongest(graphs: SensorGraphs, position: int) -> list[float]:
     return flat
 
 
-def _case(case: Case) -> dict[str, Any]:
+def _case(case: Case, view: TaskView) -> dict[str, Any]:
+    summary = view.summary(case.truth, case.predicted, case.region)
     sensors, start = np.unique(case.sensor, return_index=True)
     return {
         "id": case.id,
-        "label": case.label,
-        "p": digits(case.probability, 4),
+        "truth": summary.truth,
+        "predicted": summary.predicted,
+        "score": digits(np.array(summary.score), 6),
+        "facts": summary.facts,
+        "bars": summary.bars,
+        "explained": summary.explained,
         "sensors": sensors.tolist(),
         "start": start.tolist(),
         "time": digits(case.time, 5),
@@ -140,21 +147,3 @@ def shortened(sensors: tuple[str, ...], length: int = 16) -> list[str]:
     end = length // 2 - 1
     short = [name if len(name) <= length else f"{name[: length - end - 1]}…{name[-end:]}" for name in sensors]
     return [name if short.count(name) == 1 else f"{name} {at + 1}" for at, name in enumerate(short)]
-
-
-def static_text(value: Any) -> str:
-    """A static attribute as text; a float has at most five significant digits, but all digits before the point."""
-    if not isinstance(value, float):
-        return str(value)
-    return f"{value:.5g}" if abs(value) < 1e5 else f"{value:.0f}"
-
-
-def digits(values: NDArray[Any], number: int) -> list[Any]:
-    """Values rounded to a number of significant digits, as a list."""
-    values = np.asarray(values, dtype=np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        power = np.where(values == 0, 0, np.floor(np.log10(np.abs(values))))
-    power = number - 1 - np.nan_to_num(power, posinf=0, neginf=0)
-    up, down = 10.0 ** np.maximum(power, 0), 10.0 ** np.maximum(-power, 0)  # so that only integers are divided
-    rounded: list[Any] = (np.round(values * up / down) / up * down).tolist()
-    return rounded

@@ -15,12 +15,11 @@ from sklearn.metrics import precision_recall_curve, roc_curve
 
 from raindrop.batch.host import to_numpy
 from raindrop.errors import ConfigError, DataError, MissingExtraError
-from raindrop.estimators.classifier import Classifier
+from raindrop.estimators.base import Estimator
 from raindrop.graphs.graph import SensorGraph
-from raindrop.report.content import positive_second
+from raindrop.report.tasks import view_of
 from raindrop.table.event_table import EventTable
 from raindrop.table.hide import hide_random_sensors
-from raindrop.tasks.bootstrap import bootstrap
 from raindrop.tasks.metrics import reliability_curve
 
 try:
@@ -94,13 +93,13 @@ def heat_map(graph: SensorGraph, *, title: str | None = None, warning: str = "")
     return figure
 
 
-def sample(classifier: Classifier, table: EventTable, name: str, *, max_sensors: int = 12) -> Figure:
+def sample(estimator: Estimator, table: EventTable, name: str, *, max_sensors: int = 12) -> Figure:
     """A sample's readings, one panel per sensor, with the model's attention over time below each where it has any.
 
     Only the `max_sensors` sensors with most readings are drawn. A bar's height is the sensor's attention to that time.
     """
-    one = table[[name]].in_unit(classifier.time_unit_)
-    attention = _attention(classifier, one)
+    one = table[[name]].in_unit(estimator.time_unit_)
+    attention = _attention(estimator, one)
     counts = np.bincount(one.sensor[one.rows()], minlength=len(one.sensors))
     codes = [code for code in np.argsort(-counts, kind="stable")[:max_sensors].tolist() if counts[code]]
     figure = Figure(figsize=(8, 1.1 * max(len(codes), 1) + 1), layout="constrained")
@@ -111,44 +110,44 @@ def sample(classifier: Classifier, table: EventTable, name: str, *, max_sensors:
         axes.plot(time[of_sensor], value[of_sensor], "o-", color=BLUE, markersize=3, linewidth=0.8)
         axes.set_ylabel(one.sensors[code], rotation=0, ha="right", va="center", fontsize=8, parse_math=False)
         axes.tick_params(labelsize=7)
-        if attention is not None and one.sensors[code] in classifier.scaler_.sensors:
+        if attention is not None and one.sensors[code] in estimator.scaler_.sensors:
             times, weights = attention
-            column = weights[:, classifier.scaler_.sensors.index(one.sensors[code])]
+            column = weights[:, estimator.scaler_.sensors.index(one.sensors[code])]
             below = axes.twinx()
             below.vlines(times, 0, column, color=ORANGE, alpha=0.6, linewidth=1.2)
             below.set_ylim(0, 3 * max(float(column.max()), 1e-9))
             below.set_yticks([])
     panels[-1].set_xlabel(f"time in {one.time_unit}")
-    predicted = classifier.predict_proba(one)[0]
-    probability = ", ".join(f"{label} {p:.1%}" for label, p in zip(classifier.classes_, predicted, strict=True))
-    figure.suptitle(f"{name}: {probability}", fontsize=10, parse_math=False)
+    figure.suptitle(
+        f"{name}: {view_of(estimator).prediction_text(estimator.predictions(one)[0])}", fontsize=10, parse_math=False
+    )
     return figure
 
 
 def robustness(
-    classifiers: Mapping[str, Classifier],
+    estimators: Mapping[str, Estimator],
     table: EventTable,
     shares: Sequence[float] = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5),
     *,
     seed: int = 0,
 ) -> Figure:
-    """AUROC against the share of sensors hidden in each sample, with 95 % bootstrap intervals over samples."""
-    if not classifiers:
-        raise ConfigError("There is no classifier to draw a curve for.")
+    """The task's first metric against the share of sensors hidden in each sample, with 95 % bootstrap intervals."""
+    if not estimators:
+        raise ConfigError("There is no estimator to draw a curve for.")
     figure, (axes,) = _panels(1, 4.5)
-    for at, (name, classifier) in enumerate(classifiers.items()):
-        truth, positive = classifier.truth(table), classifier.positive_code_
-        partial = [hide_random_sensors(table, share, seed=seed) for share in shares]
-        pairs = [positive_second(truth, classifier.predict_proba(each), positive) for each in partial]
-        intervals = [bootstrap(*pair, ["auroc"], seed=seed)["auroc"] for pair in pairs]
+    titles = set()
+    for at, (name, estimator) in enumerate(estimators.items()):
+        task, truth = estimator.task_, estimator.truth(table)
+        first = next(iter(task.metrics))
+        titles.add(view_of(estimator).metric_title(first))
+        partial = [estimator.predictions(hide_random_sensors(table, share, seed=seed)) for share in shares]
+        intervals = [task.bootstrap(truth, each, [first], seed=seed)[first] for each in partial]
         colour, percent = COLOURS[at % len(COLOURS)], [100 * share for share in shares]
         axes.plot(percent, [each.value for each in intervals], "o-", color=colour, label=_escaped(name))
         low, high = [each.low for each in intervals], [each.high for each in intervals]
         axes.fill_between(percent, low, high, color=colour, alpha=0.15, linewidth=0)
-    positive_labels = {str(classifier.positive_) for classifier in classifiers.values()}
-    about = positive_labels.pop() if len(positive_labels) == 1 else "positive class"
     axes.set_xlabel("share of sensors hidden in each sample, in %")
-    axes.set_ylabel(f"AUROC ({'mean over classes' if about == 'None' else about})", parse_math=False)
+    axes.set_ylabel(" / ".join(sorted(titles)), parse_math=False)
     axes.legend(frameon=False)
     return figure
 
@@ -250,9 +249,9 @@ def _draw_graph(axes: Axes, graph: SensorGraph, top: int, largest: float, title:
     axes.set(xlim=(-1.75, 1.75), ylim=(-1.75, 1.75), aspect="equal")
 
 
-def _attention(classifier: Classifier, one: EventTable) -> tuple[NDArray[Any], NDArray[Any]] | None:
+def _attention(estimator: Estimator, one: EventTable) -> tuple[NDArray[Any], NDArray[Any]] | None:
     """The times of a sample, and (times, sensors) the attention to them; None where the model has none."""
-    for batch, output in classifier.run_model(one):
+    for batch, output in estimator.run_model(one):
         return None if output.time_weights is None else (to_numpy(batch.time), to_numpy(output.time_weights))
     return None
 

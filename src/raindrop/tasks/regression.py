@@ -129,7 +129,8 @@ class Regression(Task):
 
     def predict(self, scores: Tensor) -> NDArray[np.float32]:
         """(n, quantity, level) in their own units; quantiles in rising order."""
-        standard = scores.detach().cpu().double().view(len(scores), len(self.labels), -1).sort(-1).values.numpy()
+        by_level = scores.detach().cpu().double().view(len(scores), len(self.labels), len(self.levels))
+        standard = by_level.sort(-1).values.numpy()
         own_units = standard * np.array(self.scale)[:, None] + np.array(self.centre)[:, None]
         return cast(NDArray[np.float32], own_units.astype(np.float32))
 

@@ -1,0 +1,242 @@
+"""What a report needs to know of a task: names, groups of samples, charts, coverage, and one sample in words."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raindrop.errors import DataError
+from raindrop.report.numbers import quantity_text, share_text
+from raindrop.table.event_table import EventTable
+from raindrop.tasks.base import Task
+from raindrop.tasks.bootstrap import Interval, bootstrap
+from raindrop.tasks.metrics import ReliabilityCurve, metric_of
+from raindrop.tasks.predictions import Predictions
+
+Array = NDArray[Any]
+COVERAGES = (0.8, 0.9)
+CASE_COVERAGE = 0.9  # of what is shown of one sample
+
+
+@dataclass(frozen=True)
+class Score:
+    """How well one model does on the samples of the report."""
+
+    name: str
+    metrics: dict[str, Interval]
+    robustness: list[Interval]  # the task's first metric with each of HIDDEN_SHARES
+    predicted: Array
+    by_column: dict[str, dict[str, Interval]] = field(default_factory=dict)
+    """The metrics of each label or quantity, where there are several."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points of a chart, as a line, as dots or both; each may have a vertical bar from low to high."""
+
+    x: Array
+    y: Array
+    low: Array | None = None
+    high: Array | None = None
+    line: bool = True
+    dots: float = 0.0
+    """Their size; 0 draws none."""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart without its drawing. No text of it may be a name from the data (see charts.py)."""
+
+    x: str
+    y: str
+    series: list[Series]
+    dashed: list[tuple[list[float], list[float]]] = field(default_factory=list)
+    unit_square: bool = False
+
+
+@dataclass(frozen=True)
+class Section:
+    """The task's own part of Performance: charts by the id of their element, and values for its template."""
+
+    charts: dict[str, Chart]
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How often sets or intervals contain the truth."""
+
+    name: str
+    """Of the label or quantity; empty where there is one."""
+    requested: float
+    reached: float
+    size: float
+    """Mean number of answers in a set, or mean width of an interval."""
+    count: int
+    """Samples whose truth is known."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One sample's truth and prediction in words."""
+
+    truth: str
+    predicted: str
+    score: float
+    """By which the samples are listed, largest first."""
+    facts: list[tuple[str, str]]
+    bars: list[tuple[str, float, str, bool]] = field(default_factory=list)
+    """Name, probability, its text, and whether it is highlighted."""
+    explained: list[tuple[str, str]] = field(default_factory=list)
+    """What the contributions of sensors are to, and its value with all readings."""
+
+
+class TaskView(ABC):
+    """What a report shows of a task."""
+
+    template: ClassVar[str]
+    """Its part of the page."""
+    noun: ClassVar[str] = "Label"
+    plural: ClassVar[str] = "Labels"
+    constant_name: ClassVar[str] = "Constant"
+    constant_note: ClassVar[str]
+    region_name: ClassVar[str] = "set"
+    """What a conformal prediction is called."""
+    size_name: ClassVar[str] = "Mean size of sets"
+    picker: str
+    """What stands in parentheses behind the id of a sample."""
+    effect_name: ClassVar[str] = "Log odds"
+    effect_note: ClassVar[tuple[str, str, str]]
+    """Before, between and after the name and the value of what is explained."""
+    shares: ClassVar[bool] = True
+    """Whether what is explained is a probability."""
+    metrics: Sequence[str]
+    headline: Sequence[str]
+    """Metrics on the tiles; the first three also by epoch."""
+    groups: Sequence[str] = ("all samples",)
+    """Whose sensor graphs are compared; one where there is nothing to compare."""
+    main_group: int = 0
+    mix_note: ClassVar[str] = ""
+    """How random samples are drawn."""
+
+    def __init__(self, task: Task):
+        self.task = task
+
+    # ---------------------------------------------------------------- names
+
+    def label(self, table: EventTable | None = None) -> str:
+        """What is predicted, by the name of its columns."""
+        return ", ".join(self.task.labels)
+
+    def metric_title(self, name: str) -> str:
+        """A metric's name, with what it is about."""
+        return _capitalised(self.task.title(name))
+
+    def metric_name(self, name: str) -> str:
+        """The same, and whether lower values are better."""
+        return self.metric_title(name) + (", lower is better" if metric_of(name).lower_is_better else "")
+
+    def short_title(self, name: str) -> str:
+        """A metric's name alone."""
+        return _capitalised(self.task.metrics[name].title)
+
+    def metric_text(self, name: str, value: float) -> str:
+        """A metric's value."""
+        return share_text(value) if self.task.metrics[name].is_share else quantity_text(value)
+
+    def size_text(self, size: float) -> str:
+        """The size of a set, or the width of an interval."""
+        return quantity_text(size)
+
+    def card_rows(self) -> list[tuple[str, str]]:
+        """What is predicted, for the model card."""
+        return [(self.noun if len(self.task.labels) == 1 else self.plural, self.label())]
+
+    def sample_rows(self, truth: Array) -> list[tuple[str, str]]:
+        """How the truth of these samples is distributed, for the model card."""
+        return [("Truth of these samples", self.task.describe(truth))]
+
+    def require_same_task(self, name: str, other: Task) -> None:
+        """Raise where a baseline predicts something else."""
+        if (other.name, other.labels, other.num_outputs) != (self.task.name, self.task.labels, self.task.num_outputs):
+            raise DataError(
+                f"'{name}' is a model of {other.name} for {', '.join(other.labels)}, not of {self.task.name} for "
+                f"{self.label()}, or has another loss. Give baselines of the same task."
+            )
+
+    # ---------------------------------------------------------------- all samples
+
+    def group_codes(self, truth: Array) -> NDArray[np.int64]:
+        """(samples,) the position in `groups` of each sample."""
+        return np.zeros(len(truth), dtype=np.int64)
+
+    def by_column(self, truth: Array, predicted: Array, seed: int) -> dict[str, dict[str, Interval]]:
+        """The metrics of each label or quantity with intervals, where there are several."""
+        columns = self.task.columns(truth, predicted)
+        strata = self.task.strata(truth)
+        result: dict[str, dict[str, Interval]] = {}
+        for column in columns if len(columns) > 1 else []:
+            if not len(column.rows):
+                result[column.name] = dict.fromkeys(self.metrics, Interval(np.nan, np.nan, np.nan))
+                continue
+            options: dict[str, Any] = {"metrics": self.task.metrics, "strata": strata[column.rows], "seed": seed}
+            with np.errstate(invalid="ignore", divide="ignore"):  # a draw may have one answer only
+                result[column.name] = bootstrap(column.truth, column.predicted, list(self.metrics), **options)
+        return result
+
+    @abstractmethod
+    def section(self, truth: Array, scores: Sequence[Score], regions: dict[float, Array]) -> Section:
+        """The part of Performance that only this task has; the first score is the model's."""
+
+    @abstractmethod
+    def region(self, predictions: Predictions) -> Array:
+        """The sets or intervals among predictions with a coverage."""
+
+    @abstractmethod
+    def coverage(self, truth: Array, region: Array, requested: float) -> list[Coverage]:
+        """How often these sets or intervals contain the truth, for each label or quantity."""
+
+    # ---------------------------------------------------------------- single samples
+
+    @abstractmethod
+    def errors(self, truth: Array, predicted: Array) -> NDArray[np.float64]:
+        """(samples,) how wrong each prediction is; NaN where the truth is unknown."""
+
+    @abstractmethod
+    def scores(self, predicted: Array) -> NDArray[np.float64]:
+        """(samples,) one number by which predictions are ordered."""
+
+    @abstractmethod
+    def outputs(self, predicted: Array, full: Array) -> NDArray[np.float64]:
+        """(n, output) what contributions explain, of predictions; `full` are those with all readings."""
+
+    @abstractmethod
+    def effect(self, value: Array, without: Array) -> NDArray[np.float64]:
+        """How much the left-out readings contribute: from the outputs with and without them."""
+
+    @abstractmethod
+    def prediction_text(self, predicted: Array) -> str:
+        """One sample's prediction in one line."""
+
+    @abstractmethod
+    def summary(self, truth: Any, predicted: Array, region: Array | None) -> Summary:
+        """One sample in words; `region` is its set or interval with CASE_COVERAGE."""
+
+
+def reliability_series(curve: ReliabilityCurve) -> Series:
+    """A reliability curve with its intervals."""
+    return Series(curve.predicted, curve.observed, curve.low, curve.high, dots=8)
+
+
+def _capitalised(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def diagonal(low: float = 0.0, high: float = 1.0) -> tuple[list[float], list[float]]:
+    """A dashed line on which both axes are equal."""
+    return [low, high], [low, high]
