@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import polars as pl
 from learnable import QUICK
 
-from raindrop import Classifier, EventTable
+from raindrop import Classifier, EventTable, MultiLabelClassifier, Regressor
 
 SENSORS = (
     "<script>alert(1)</script>",
@@ -23,6 +25,8 @@ SENSORS = (
 )
 CLASSES = ("<i>ill</i>", 'well & "good"')
 IDS = "<u>sample</u> {}"
+QUANTITIES = ("<i>days</i> in & out", "$$cost^2$$ </script><img src=x>")
+LABELS = ("<b>died</b>", "{{ 7 * 7 }}/long 'stay'")
 
 
 def awkward_table(samples: int = 24, classes: tuple[str, ...] = CLASSES, seed: int = 0) -> EventTable:
@@ -77,6 +81,25 @@ def many_sensors_table(samples: int = 24, sensors: int = 40, seed: int = 0) -> E
 def awkward_model(table: EventTable, **changes: object) -> Classifier:
     config = QUICK | {"model.graph.reconstruction": 1.0} | changes
     return Classifier(config=config).fit(table, validation=table)
+
+
+def awkward_outcomes(samples: int = 40, seed: int = 0) -> EventTable:
+    """The same with two quantities and two yes/no labels, some of them unknown."""
+    table, rng = awkward_table(samples, seed=seed), np.random.default_rng(seed)
+    high = (table.labels == CLASSES[1]).astype(float)
+    values = [np.exp(1 + high + rng.normal(0, 0.3, samples)), 1e5 * (1 - high) + rng.normal(0, 1e4, samples)]
+    answers = [high.copy(), (rng.random(samples) < 0.3 + 0.4 * high).astype(float)]
+    values[1][::7] = answers[1][::5] = np.nan
+    columns = zip((*QUANTITIES, *LABELS), (*values, *answers), strict=True)
+    return replace(table, samples=table.samples.with_columns(pl.Series(name, column) for name, column in columns))
+
+
+def awkward_estimator(kind: type[Any], table: EventTable, model: str = "raindrop", **options: Any) -> Any:
+    """A Regressor of both quantities or a MultiLabelClassifier of both labels, validated on the last ten samples."""
+    named = {Regressor: {"label": list(QUANTITIES)}, MultiLabelClassifier: {"labels": list(LABELS)}}[kind]
+    config = {name: value for name, value in QUICK.items() if name != "train.metric"}
+    config = config | {"model.graph.reconstruction": 1.0, "train.epochs": 2} if model == "raindrop" else {}
+    return kind(model, config=config, **(named | options)).fit(table[:-10], validation=table[-10:])
 
 
 def embedded_json(page: str, element: str) -> Any:

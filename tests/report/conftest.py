@@ -1,12 +1,25 @@
-"""A model of a table with awkward names, and the report on it."""
+"""A model of a table with awkward names, the report on it, and a browser to open reports in."""
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 import pytest
 from awkward import awkward_model, awkward_table
+from opened_page import Opened
 
 from raindrop import Classifier, EventTable
 from raindrop.report import Report, report_on
+
+NAMES = (os.environ.get("RAINDROP_BROWSER"), "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+)
 
 
 @pytest.fixture(scope="module")
@@ -33,3 +46,31 @@ def text(report: Report) -> str:
     from raindrop.report.page import page
 
     return page(report)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
+    with playwright.sync_playwright() as engine:
+        executable = next((path for name in NAMES if name and (path := shutil.which(name))), None)
+        executable = executable or engine.chromium.executable_path
+        if not Path(executable).exists():
+            pytest.skip("no browser: install chromium, or name one in RAINDROP_BROWSER")
+        opened = engine.chromium.launch(executable_path=executable, args=FLAGS.split())
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def opened(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
+    """A function that opens a report by name and width."""
+    tabs: list[Opened] = []
+
+    def open_page(which: str, width: int) -> Opened:
+        tabs.append(Opened(browser, pages[which], viewport={"width": width, "height": 900}))
+        return tabs[-1]
+
+    yield open_page
+    for tab in tabs:
+        assert tab.errors == []
+        tab.page.close()

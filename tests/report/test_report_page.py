@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 import os
+=======
+>>>>>>> report-tasks
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -11,6 +14,7 @@ from typing import Any
 import polars as pl
 import pytest
 from awkward import CLASSES, IDS, SENSORS, awkward_model, awkward_table, many_sensors_table
+<<<<<<< HEAD
 from browsers import find_browser, give_up
 
 from raindrop.report import report_on, report_on_run, write_report
@@ -36,6 +40,12 @@ def browser() -> Iterator[Any]:
         yield opened
         opened.close()
 
+=======
+from opened_page import Opened
+
+from raindrop.report import report_on, report_on_run, write_report
+
+>>>>>>> report-tasks
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
@@ -56,35 +66,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "wide": write_report(report_on(awkward_model(wide, **{"train.epochs": 1}), wide), folder / "wide.html"),
         "run": write_report(report_on_run(model), folder / "run.html"),
     }
-
-
-class Opened:
-    """A page, with its requests and errors."""
-
-    def __init__(self, browser: Any, path: Path, **options: Any):
-        self.page = browser.new_page(**options)
-        self.requests: list[str] = []
-        self.errors: list[str] = []
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.on("dialog", lambda dialog: (self.errors.append(f"dialog {dialog.message}"), dialog.dismiss()))
-        self.page.on(
-            "console",
-            lambda message: self.errors.append(message.text) if message.type in ("error", "warning") else None,
-        )
-        self.page.goto(path.as_uri())
-        self.page.wait_for_selector("html[data-ready=yes]", timeout=60_000)
-
-    def evaluate(self, script: str) -> Any:
-        return self.page.evaluate(script)
-
-    def screenshot(self, element: str) -> bytes:
-        self.page.wait_for_timeout(300)  # until it is painted
-        return bytes(self.page.locator(f"#{element}").screenshot())
-
-    def edges(self, chart: str) -> list[tuple[str, str]]:
-        columns = self.evaluate(f"(({{sender, receiver}}) => [sender, receiver])(model('{chart}-edges').data)")
-        return list(zip(*columns, strict=True))
 
 
 @pytest.fixture
@@ -265,21 +246,6 @@ def test_it_prints_completely_and_without_sticky_controls(full, tmp_path):
 
 
 # ---------------------------------------------------------------- layout
-
-
-@pytest.fixture
-def opened(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
-    """A function that opens a report by name and width."""
-    tabs: list[Opened] = []
-
-    def open_page(which: str, width: int) -> Opened:
-        tabs.append(Opened(browser, pages[which], viewport={"width": width, "height": 900}))
-        return tabs[-1]
-
-    yield open_page
-    for tab in tabs:
-        assert tab.errors == []
-        tab.page.close()
 
 
 @pytest.mark.parametrize("section", ["graphs", "samples"])

@@ -161,3 +161,10 @@ def test_impossible_arguments_are_named():
         Regressor(label=["days", "days"]).fit(table)
     with pytest.raises(ConfigError, match="Unknown metric 'auroc'"):
         Regressor(label="days", config={"train.metric": "auroc"}).fit(table)
+
+
+def test_an_empty_table_has_no_predictions():
+    table = stays(20)
+    model = Regressor("trees", label=["days", "grams"]).fit(table)
+    assert model.predict(table[:0]).shape == (0, 2)
+    assert model.predict_quantiles(table[:0]).shape == (0, 2, 5)

@@ -1,0 +1,35 @@
+"""A report opened in a real browser, with everything it requests and complains about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+
+class Opened:
+    """A page, with its requests and errors."""
+
+    def __init__(self, browser: Any, path: Path, **options: Any):
+        self.page = browser.new_page(**options)
+        self.requests: list[str] = []
+        self.errors: list[str] = []
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("dialog", lambda dialog: (self.errors.append(f"dialog {dialog.message}"), dialog.dismiss()))
+        self.page.on(
+            "console",
+            lambda message: self.errors.append(message.text) if message.type in ("error", "warning") else None,
+        )
+        self.page.goto(path.as_uri())
+        self.page.wait_for_selector("html[data-ready=yes]", timeout=60_000)
+
+    def evaluate(self, script: str) -> Any:
+        return self.page.evaluate(script)
+
+    def screenshot(self, element: str) -> bytes:
+        self.page.wait_for_timeout(300)  # until it is painted
+        return bytes(self.page.locator(f"#{element}").screenshot())
+
+    def edges(self, chart: str) -> list[tuple[str, str]]:
+        columns = self.evaluate(f"(({{sender, receiver}}) => [sender, receiver])(model('{chart}-edges').data)")
+        return list(zip(*columns, strict=True))
