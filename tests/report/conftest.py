@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from awkward import awkward_model, awkward_table
+from browsers import find_browser, give_up
 from opened_page import Opened
 
 from raindrop import Classifier, EventTable
 from raindrop.report import Report, report_on
 
-NAMES = (os.environ.get("RAINDROP_BROWSER"), "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync"
@@ -50,13 +49,15 @@ def text(report: Report) -> str:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
-    with playwright.sync_playwright() as engine:
-        executable = next((path for name in NAMES if name and (path := shutil.which(name))), None)
-        executable = executable or engine.chromium.executable_path
-        if not Path(executable).exists():
-            pytest.skip("no browser: install chromium, or name one in RAINDROP_BROWSER")
-        opened = engine.chromium.launch(executable_path=executable, args=FLAGS.split())
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        give_up("the package playwright is not installed", os.environ)
+    with sync_playwright() as engine:
+        path = find_browser(engine.chromium.executable_path, os.environ)
+        if path is None:
+            give_up("no browser: install chromium, or name one in RAINDROP_BROWSER", os.environ)
+        opened = engine.chromium.launch(executable_path=path, args=FLAGS.split())
         yield opened
         opened.close()
 

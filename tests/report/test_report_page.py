@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-import os
-=======
->>>>>>> report-tasks
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -14,38 +10,12 @@ from typing import Any
 import polars as pl
 import pytest
 from awkward import CLASSES, IDS, SENSORS, awkward_model, awkward_table, many_sensors_table
-<<<<<<< HEAD
-from browsers import find_browser, give_up
-
-from raindrop.report import report_on, report_on_run, write_report
-
-pytestmark = pytest.mark.slow
-FLAGS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        give_up("the package playwright is not installed", os.environ)
-    with sync_playwright() as engine:
-        path = find_browser(engine.chromium.executable_path, os.environ)
-        if path is None:
-            give_up("no browser: install chromium, or name one in RAINDROP_BROWSER", os.environ)
-        opened = engine.chromium.launch(executable_path=path, args=FLAGS.split())
-        yield opened
-        opened.close()
-
-=======
 from opened_page import Opened
 
 from raindrop.report import report_on, report_on_run, write_report
 
->>>>>>> report-tasks
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
