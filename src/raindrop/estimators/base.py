@@ -7,7 +7,6 @@ subclass says which task it fits and what it makes of the model's scores.
 from __future__ import annotations
 
 import os
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
-import polars as pl
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import NotFittedError
@@ -26,7 +24,8 @@ from raindrop.batch.batch import Batch
 from raindrop.batch.collate import Collator, in_order
 from raindrop.batch.host import to_numpy
 from raindrop.batch.scaling import Scaler
-from raindrop.errors import ConfigError, DataError, RaindropWarning, ResumeError, format_count
+from raindrop.errors import ConfigError, DataError, ResumeError, format_count
+from raindrop.estimators.inputs import WEIGHT, no_holdout_warning, require_table, time_window, with_weights
 from raindrop.estimators.persistence import refuse_other_run, smallest, write_model
 from raindrop.estimators.settings import Settings
 from raindrop.files import content_checksum, refuse_to_overwrite, run_folder
@@ -43,8 +42,6 @@ from raindrop.training.distill import soft_targets
 from raindrop.training.loop import train
 from raindrop.training.scoring import run_model, scores_of
 from raindrop.version import VERSION
-
-WEIGHT = "raindrop sample weight"  # column of the samples table while a model is fitted
 
 
 class Estimator(Settings, ABC):
@@ -126,7 +123,7 @@ class Estimator(Settings, ABC):
         table = require_table(X, "fit") if y is None else self._with_targets(require_table(X, "fit"), y)
         if not len(table):
             raise DataError("The training table is empty. There must be at least one sample.")
-        table = _with_weights(table, sample_weight)
+        table = with_weights(table, sample_weight)
         self.learn_task(table).require_metric(train_config.metric)  # before anything is written
         folder = None if run is None else Path(run)
         if resume and folder is None:
@@ -142,7 +139,7 @@ class Estimator(Settings, ABC):
             "fingerprint": table.fingerprint,
             "samples": len(table),
             "readings": table.num_readings,
-            "window": _window(training),
+            "window": time_window(training),
         }
         self.identity_ = self._identity(held_out)
         if network is not None and network.identity_ != self.network_alone()._identity(held_out, self):
@@ -395,39 +392,3 @@ class Estimator(Settings, ABC):
         self.model_.load_state_dict(groups["model"])
         self.model_.eval()
         return self
-
-
-def no_holdout_warning(table: EventTable, reason: str) -> None:
-    """Say that no validation samples could be held out, and what follows."""
-    warnings.warn(
-        f"No validation samples are held out of the {len(table):,} training samples: {reason}. The weights of the last "
-        "epoch are kept. Give validation=TABLE, or more samples.",
-        RaindropWarning,
-        stacklevel=4,
-    )
-
-
-def _with_weights(table: EventTable, sample_weight: ArrayLike | None) -> EventTable:
-    """The table with a column of weights, which stays with its samples through every split."""
-    if sample_weight is None:
-        return table
-    weight = np.asarray(sample_weight, dtype=np.float64)
-    if weight.shape != (len(table),) or not np.isfinite(weight).all() or (weight < 0).any() or not weight.any():
-        raise DataError(f"sample_weight: one finite number from 0 on for each of {len(table):,} samples, not all 0.")
-    return replace(table, samples=table.samples.with_columns(pl.Series(WEIGHT, weight)))
-
-
-def require_table(X: Any, method: str) -> EventTable:
-    """Raise unless X is an EventTable."""
-    if not isinstance(X, EventTable):
-        raise DataError(
-            f"{method} takes an EventTable, not {type(X).__name__}. "
-            "Make one with EventTable.from_frames(events, samples) or EventTable.read(folder)."
-        )
-    return X
-
-
-def _window(table: EventTable) -> list[float]:
-    """Earliest and latest time of a reading."""
-    time = np.asarray(table.time[table.rows()])
-    return [float(time.min()), float(time.max())] if len(time) else [0.0, 1.0]

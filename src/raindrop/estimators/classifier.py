@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 
 from raindrop.errors import ConfigError, DataError, suggest
-from raindrop.estimators.base import Estimator, no_holdout_warning
+from raindrop.estimators.base import Estimator
+from raindrop.estimators.inputs import no_holdout_warning
 from raindrop.table.event_table import EventTable
 from raindrop.table.splits import stratified_parts
 from raindrop.tasks.calibration import METHODS, Calibrator, Method

@@ -12,7 +12,7 @@ from sklearn.base import ClassifierMixin
 from raindrop.errors import ConfigError, suggest
 from raindrop.estimators.base import Estimator
 from raindrop.estimators.classifier import calibration_halves
-from raindrop.estimators.columns import label_names, with_columns
+from raindrop.estimators.inputs import label_names, with_columns
 from raindrop.table.event_table import EventTable
 from raindrop.tasks.calibration import METHODS, Calibrator, Method
 from raindrop.tasks.conformal import ConformalSets

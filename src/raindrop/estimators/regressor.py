@@ -11,7 +11,7 @@ from sklearn.base import RegressorMixin
 
 from raindrop.errors import ConfigError
 from raindrop.estimators.base import Estimator
-from raindrop.estimators.columns import label_names, with_columns
+from raindrop.estimators.inputs import label_names, with_columns
 from raindrop.table.event_table import EventTable
 from raindrop.tasks.conformal import ConformalIntervals
 from raindrop.tasks.metrics import r2

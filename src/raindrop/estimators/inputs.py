@@ -1,0 +1,79 @@
+"""What estimators check and add to the tables they are given."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike
+
+from raindrop.errors import ConfigError, DataError, RaindropWarning
+from raindrop.table.event_table import EventTable
+
+WEIGHT = "raindrop sample weight"  # column of the samples table while a model is fitted
+
+
+def no_holdout_warning(table: EventTable, reason: str) -> None:
+    """Say that no validation samples could be held out, and what follows."""
+    warnings.warn(
+        f"No validation samples are held out of the {len(table):,} training samples: {reason}. The weights of the last "
+        "epoch are kept. Give validation=TABLE, or more samples.",
+        RaindropWarning,
+        stacklevel=4,
+    )
+
+
+def with_weights(table: EventTable, sample_weight: ArrayLike | None) -> EventTable:
+    """The table with a column of weights, which stays with its samples through every split."""
+    if sample_weight is None:
+        return table
+    weight = np.asarray(sample_weight, dtype=np.float64)
+    if weight.shape != (len(table),) or not np.isfinite(weight).all() or (weight < 0).any() or not weight.any():
+        raise DataError(f"sample_weight: one finite number from 0 on for each of {len(table):,} samples, not all 0.")
+    return replace(table, samples=table.samples.with_columns(pl.Series(WEIGHT, weight)))
+
+
+def require_table(X: Any, method: str) -> EventTable:
+    """Raise unless X is an EventTable."""
+    if not isinstance(X, EventTable):
+        raise DataError(
+            f"{method} takes an EventTable, not {type(X).__name__}. "
+            "Make one with EventTable.from_frames(events, samples) or EventTable.read(folder)."
+        )
+    return X
+
+
+def time_window(table: EventTable) -> list[float]:
+    """Earliest and latest time of a reading."""
+    time = np.asarray(table.time[table.rows()])
+    return [float(time.min()), float(time.max())] if len(time) else [0.0, 1.0]
+
+
+def label_names(label: str | Sequence[str] | None, table: EventTable | None) -> list[str]:
+    """The named columns, or the table's own label; "label" where neither is named."""
+    if label is not None:
+        return [label] if isinstance(label, str) else [str(name) for name in label]
+    if table is None:
+        return ["label"]
+    if table.roles.label is None:
+        raise ConfigError("Name the column to predict with label='NAME'; the table does not say which one it is.")
+    return [table.roles.label]
+
+
+def with_columns(table: EventTable, y: ArrayLike, names: Sequence[str]) -> EventTable:
+    """The table with y (samples,) or (samples, columns) as these columns of its samples."""
+    values = np.asarray(y)
+    values = values[:, None] if values.ndim == 1 else values
+    if values.shape != (len(table), len(names)):
+        raise DataError(
+            f"There are {len(table):,} samples and {len(names)} columns to predict ({', '.join(names)}), but y has the "
+            f"shape {np.asarray(y).shape}."
+        )
+    columns = [pl.Series(name, values[:, at].tolist()) for at, name in enumerate(names)]
+    samples = table.samples.with_columns(columns)
+    label = names[0] if table.roles.label is None else table.roles.label
+    return replace(table, samples=samples, roles=replace(table.roles, label=label))
