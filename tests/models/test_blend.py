@@ -17,6 +17,7 @@ from raindrop.estimators import Classifier, load
 from raindrop.explain.information import information_graphs
 from raindrop.explain.probe import probe_graph
 from raindrop.report.card import card_of
+from raindrop.report.tasks import view_of
 from raindrop.tasks.metrics import log_loss
 from raindrop.training.scoring import scores_of
 
@@ -184,7 +185,7 @@ def test_graphs_embeddings_and_what_messages_tell_are_the_networks(fitted, alone
 
 def test_the_report_says_how_it_is_mixed(fitted):
     share = fitted.notes_["share_of_raindrop"]
-    rows = dict(card_of(fitted).model)
+    rows = dict(card_of(fitted, view_of(fitted)).model)
     assert rows["Mixed of"].startswith(f"{share:.1%} raindrop and {1 - share:.1%} trees")
 
 
