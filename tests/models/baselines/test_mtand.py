@@ -63,7 +63,7 @@ def test_interpolation_is_equations_2_and_3(build, batch, heads, window):
     for b in range(6):
         present = grid.present[b]
         expected = interpolate(model, grid.value[b, present], grid.observed[b, present], grid.time[b, present], window)
-        assert_close(interpolated[b], expected)
+        assert_close(interpolated[b], expected, magnitude=20.0)  # angles of that size, from the frequency
 
 
 @torch.no_grad()
