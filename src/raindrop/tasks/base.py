@@ -23,6 +23,8 @@ from raindrop.table.frames import require_columns
 from raindrop.tasks.bootstrap import Interval, interval, resampled_counts
 from raindrop.tasks.metrics import Array, Floats, Metric, require_metric
 
+CONSTANT_MARGIN = 0.95  # of a constant's error: predictions that come no lower are no better than a constant
+
 
 @dataclass(frozen=True)
 class Column:

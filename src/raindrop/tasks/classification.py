@@ -15,11 +15,10 @@ from torch.nn import functional as F
 
 from raindrop.errors import ConfigError, DataError, format_count, suggest
 from raindrop.table.event_table import EventTable
-from raindrop.tasks.base import BoostingProblem, Column, Task
+from raindrop.tasks.base import CONSTANT_MARGIN, BoostingProblem, Column, Task
 from raindrop.tasks.metrics import CLASSIFICATION, METRICS, Array, Metric, log_loss
 
 ABOUT_POSITIVE = ("auroc", "auprc", "brier", "calibration_error")  # of two classes, these are about the positive one
-CONSTANT_MARGIN = 0.95  # of the log loss of the class shares: a teacher that comes no lower knows nothing
 
 ClassWeight = str | Mapping[Any, float] | None
 

@@ -16,12 +16,11 @@ from torch.nn import functional as F
 
 from raindrop.errors import ConfigError, DataError
 from raindrop.table.event_table import EventTable
-from raindrop.tasks.base import BoostingProblem, Column, Task, label_columns
+from raindrop.tasks.base import CONSTANT_MARGIN, BoostingProblem, Column, Task, label_columns
 from raindrop.tasks.metrics import METRICS, Array, Metric
 
 YES_NO = ("auroc", "auprc", "accuracy", "f1", "log_loss", "brier", "calibration_error")
 YES, NO = ("yes", "true", "1", "1.0"), ("no", "false", "0", "0.0")
-CONSTANT_MARGIN = 0.95  # of the log loss of the base rates: a teacher that comes no lower knows nothing
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,11 +14,10 @@ from torch import Tensor
 
 from raindrop.errors import ConfigError, DataError, format_count, suggest
 from raindrop.table.event_table import EventTable
-from raindrop.tasks.base import BoostingProblem, Column, Task, label_columns
+from raindrop.tasks.base import CONSTANT_MARGIN, BoostingProblem, Column, Task, label_columns
 from raindrop.tasks.metrics import LEVELS, METRICS, REGRESSION, Array, Metric
 
 Loss = Literal["quantile", "absolute", "squared"]
-CONSTANT_MARGIN = 0.95  # of the squared error of the mean: a teacher that comes no lower knows nothing
 
 
 @dataclass(frozen=True, eq=False)
