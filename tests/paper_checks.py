@@ -31,10 +31,10 @@ def assert_same_embeddings(
 ) -> None:
     """The same sensors have an embedding at the same times, and it is the same; 0 elsewhere, not sigma(0) = 0.5."""
     assert not embeddings[~present].any()
-    slots = (batch.slot_sample == b).nonzero().flatten().tolist()
-    assert {(t, v) for t, s in enumerate(slots) for v in range(batch.num_sensors) if present[s, v]} == set(expected)
+    steps = (batch.step_sample == b).nonzero().flatten().tolist()
+    assert {(t, v) for t, s in enumerate(steps) for v in range(batch.num_sensors) if present[s, v]} == set(expected)
     for (t, v), embedding in expected.items():
-        assert_close(embeddings[slots[t], v], embedding)
+        assert_close(embeddings[steps[t], v], embedding)
 
 
 def propagate(model: Raindrop, batch: Batch) -> list[State]:

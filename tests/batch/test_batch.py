@@ -66,8 +66,8 @@ def readings_of(table, scaler, at):
 def contents(batch):
     """Per sample [(time, sensor, value)], read out of the flat tensors one by one."""
     samples = [[] for _ in range(batch.num_samples)]
-    for value, sensor, slot in zip(batch.value.tolist(), batch.sensor.tolist(), batch.slot.tolist(), strict=True):
-        samples[int(batch.slot_sample[slot])].append((float(batch.time[slot]), sensor, value))
+    for value, sensor, step in zip(batch.value.tolist(), batch.sensor.tolist(), batch.step.tolist(), strict=True):
+        samples[int(batch.step_sample[step])].append((float(batch.time[step]), sensor, value))
     return samples
 
 
@@ -100,7 +100,7 @@ def test_a_slot_is_one_distinct_timestamp_of_one_sample(seed):
     table = make_table(seed)
     batch = Collator(table, Scaler.fit(table)).batch(np.arange(len(table)))
     expected = [(at, time) for at in range(len(table)) for time in sorted(set(table[at].events()["time"]))]
-    assert list(zip(batch.slot_sample.tolist(), batch.time.tolist(), strict=True)) == expected
+    assert list(zip(batch.step_sample.tolist(), batch.time.tolist(), strict=True)) == expected
     ranks = [rank for at in range(len(table)) for rank in range(sum(owner == at for owner, _ in expected))]
     assert batch.rank.tolist() == ranks
     assert batch.samples.counts.tolist() == [sum(owner == at for owner, _ in expected) for at in range(len(table))]
@@ -110,13 +110,13 @@ def test_the_types_are_what_torch_wants(collator):
     batch = collator.batch(np.arange(5))
     assert {batch.value.dtype, batch.statics.dtype} == {torch.float32}
     assert batch.time.dtype == torch.float64
-    assert {batch.sensor.dtype, batch.slot.dtype, batch.slot_sample.dtype, batch.target.dtype} == {torch.int64}
+    assert {batch.sensor.dtype, batch.step.dtype, batch.step_sample.dtype, batch.target.dtype} == {torch.int64}
 
 
 def test_a_batch_of_no_samples_and_of_no_readings_is_a_batch(collator, table):
     assert collator.batch(np.arange(0)).num_samples == 0
     empty = Collator(table.where(pl.col("value") > 99), collator.scaler).batch(np.arange(3))
-    assert (empty.num_samples, empty.num_slots, len(empty.value)) == (3, 0, 0)
+    assert (empty.num_samples, empty.num_steps, len(empty.value)) == (3, 0, 0)
     assert empty.grid().value.shape == (3, 1, 4)
     assert not empty.grid().present.any()
 
@@ -162,7 +162,7 @@ def test_a_batch_moves_with_all_its_tensors(collator):
     batch = collator.batch(np.arange(5))
     assert batch.observed.any()  # a cached view must not stay behind on the old device
     moved = batch.to("meta")
-    assert {t.device.type for t in (moved.value, moved.slot, moved.statics, moved.target)} == {"meta"}
+    assert {t.device.type for t in (moved.value, moved.step, moved.statics, moved.target)} == {"meta"}
     assert moved.time.device.type == "cpu"  # not every device has double precision
     assert "observed" not in vars(moved)
     assert moved.num_sensors == 4
@@ -190,9 +190,9 @@ def test_the_grid_holds_every_reading_in_its_place_and_zero_elsewhere(collator):
 
 def test_observed_says_which_sensor_was_read_when(collator):
     batch = collator.batch(np.arange(12))
-    expected = np.zeros((batch.num_slots, 4), bool)
-    for slot, sensor in zip(batch.slot.tolist(), batch.sensor.tolist(), strict=True):
-        expected[slot, sensor] = True
+    expected = np.zeros((batch.num_steps, 4), bool)
+    for step, sensor in zip(batch.step.tolist(), batch.sensor.tolist(), strict=True):
+        expected[step, sensor] = True
     assert np.array_equal(batch.observed.numpy(), expected)
     assert batch.observed.sum() == len(batch.value)
 
@@ -245,7 +245,7 @@ def test_dropped_readings_are_just_left_out(collator):
     batch = collator.batch(np.arange(12), rng=np.random.default_rng(0), drop_readings=0.9)
     assert 0 < len(batch.value) < sum(map(len, whole))
     assert all(set(kept) <= set(sample) for kept, sample in zip(contents(batch), whole, strict=True))
-    assert batch.num_slots == sum(len({reading[0] for reading in sample}) for sample in contents(batch))
+    assert batch.num_steps == sum(len({reading[0] for reading in sample}) for sample in contents(batch))
     assert batch.num_samples == 12
 
 
@@ -392,12 +392,12 @@ def test_the_following_reading_is_the_next_of_the_same_sensor_in_the_same_sample
     batch = make_batch(make_table())
     found = batch.following
     assert (found >= 0).any()
-    for s in range(batch.num_slots):
+    for s in range(batch.num_steps):
         for v in range(batch.num_sensors):
             later = [
                 n
                 for n in range(len(batch.value))
-                if batch.sensor[n] == v and batch.sample[n] == batch.slot_sample[s] and batch.slot[n] > s
+                if batch.sensor[n] == v and batch.sample[n] == batch.step_sample[s] and batch.step[n] > s
             ]
             assert found[s, v] == (later[0] if later else -1)
 

@@ -49,8 +49,8 @@ def test_the_gain_is_the_increase_of_the_error_without_one_sender(model, batch):
             keep = torch.ones(len(h))
             if left_out is not None:
                 keep[left_out] = 0
-            sent = batch.slots.sum(messages.numerator * keep[:, None, None, None])
-            weight = batch.slots.sum(messages.denominator * keep[:, None, None])
+            sent = batch.steps.sum(messages.numerator * keep[:, None, None, None])
+            weight = batch.steps.sum(messages.denominator * keep[:, None, None])
             return last.predict_reading(last.message(Messages(sent, weight)), last.decode, last.decode_bias)
 
         with_all = predicted(None)
@@ -59,8 +59,8 @@ def test_the_gain_is_the_increase_of_the_error_without_one_sender(model, batch):
         for n in range(len(h)):
             without = predicted(n)
             for m in range(len(h)):
-                if batch.slot[m] == batch.slot[n] and m != n:
-                    b, u, v, s = batch.sample[n], batch.sensor[n], batch.sensor[m], batch.slot[m]
+                if batch.step[m] == batch.step[n] and m != n:
+                    b, u, v, s = batch.sample[n], batch.sensor[n], batch.sensor[m], batch.step[m]
                     loss = (without[s, v] - batch.value[m]) ** 2 - (with_all[s, v] - batch.value[m]) ** 2
                     total[b, u, v] += loss
                     number[b, u, v] += 1

@@ -49,10 +49,10 @@ def test_a_weight_is_the_increase_of_the_error_without_the_sender(predict, obser
     with torch.no_grad():
         h = classifier.model_.embed(batch)
     M, block = batch.num_sensors, 4
-    rows = np.zeros((batch.num_slots, M, block))
+    rows = np.zeros((batch.num_steps, M, block))
     for n in range(len(h)):
-        rows[batch.slot[n], batch.sensor[n]] = [1, *h[n].tolist()]
-    reading = {(int(s), int(v)): n for n, (s, v) in enumerate(zip(batch.slot, batch.sensor, strict=True))}
+        rows[batch.step[n], batch.sensor[n]] = [1, *h[n].tolist()]
+    reading = {(int(s), int(v)): n for n, (s, v) in enumerate(zip(batch.step, batch.sensor, strict=True))}
     for v in (0, 3):
         at, y = [], []
         for (s, sensor), n in reading.items():

@@ -37,7 +37,7 @@ def table(make_table):
 
 def elsewhere(batch: Batch) -> Batch:
     """The batch on the other device, except for its times."""
-    names = ("value", "sensor", "slot", "slot_sample", "statics", "target")
+    names = ("value", "sensor", "step", "step_sample", "statics", "target")
     moved = replace(batch, **{name: Elsewhere(getattr(batch, name)) for name in names})
     vars(moved)["rank"] = Elsewhere(batch.rank)
     return moved

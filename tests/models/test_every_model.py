@@ -72,7 +72,7 @@ def loss(model: Model, batch: Batch) -> Tensor:
 
 def weights_of_sample(output: Output, batch: Batch, b: int) -> Tensor | None:
     """(t, v) the time weights of one sample."""
-    return None if output.time_weights is None else output.time_weights[batch.slot_sample == b]
+    return None if output.time_weights is None else output.time_weights[batch.step_sample == b]
 
 
 def assert_same_sample(first: tuple[Output, Batch, int], second: tuple[Output, Batch, int]) -> None:
@@ -107,7 +107,7 @@ def test_what_else_a_model_tells_has_the_promised_shape(model, batch):
         assert output.edges.shape == (12, 6, 6)
         assert (output.edges >= 0).all()
     if output.time_weights is not None:
-        assert output.time_weights.shape == (batch.num_slots, 6)
+        assert output.time_weights.shape == (batch.num_steps, 6)
 
 
 def test_time_weights_sum_to_1_over_the_times_of_a_sample(model, batch):
@@ -153,12 +153,12 @@ def test_a_long_companion_does_not_matter(model, table, make_table, make_batch):
         short,
         value=torch.cat([short.value, companion.value]),
         sensor=torch.cat([short.sensor, companion.sensor]),
-        slot=torch.cat([short.slot, companion.slot + short.num_slots]),
+        step=torch.cat([short.step, companion.step + short.num_steps]),
         time=torch.cat([short.time, companion.time]),
-        slot_sample=torch.cat([short.slot_sample, companion.slot_sample + 1]),
+        step_sample=torch.cat([short.step_sample, companion.step_sample + 1]),
         statics=torch.cat([short.statics, companion.statics]),
     )
-    assert both.num_slots - short.num_slots == 150
+    assert both.num_steps - short.num_steps == 150
     assert_same_sample((told(model, both), both, 0), (told(model, short), short, 0))
 
 
@@ -207,7 +207,7 @@ def test_a_batch_without_any_reading_can_be_predicted_and_learned_from(build, ma
     table = make_table(samples=12, sensors=6, classes=3, statics=statics)
     model = build(of=table)
     batch = make_batch(table, [11, 11])
-    assert batch.num_slots == 0
+    assert batch.num_steps == 0
     assert told(model, batch).scores.isfinite().all()
     loss(model, batch).backward()
     assert all(weight.grad is None or weight.grad.isfinite().all() for weight in model.parameters())

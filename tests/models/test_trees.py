@@ -77,7 +77,7 @@ def test_the_summaries_of_a_batch_are_those_of_its_scaled_table(table, make_batc
 def test_details_are_what_a_loop_over_readings_finds(table, make_batch):
     batch = make_batch(table)
     found, whole = (part.numpy() for part in details_of(batch, recent=5.0))
-    time = batch.time.double()[batch.slot].numpy()
+    time = batch.time.double()[batch.step].numpy()
     value = batch.value.double().numpy()
     for sample in range(batch.num_samples):
         mine = (batch.sample == sample).numpy()

@@ -6,10 +6,16 @@ import numpy as np
 import pytest
 
 from raindrop import ConfigError, DataError
-from raindrop.tasks.bootstrap import bootstrap
+from raindrop.tasks.bootstrap import Interval
+from raindrop.tasks.classification import Classification
 from raindrop.tasks.metrics import CLASSIFICATION, LEVELS, METRICS, reliability_curve
 
 WEIGHTED = [name for name in CLASSIFICATION if METRICS[name].weighted is not None]
+
+
+def bootstrap(truth: np.ndarray, probability: np.ndarray, *names: str, **options: int) -> dict[str, Interval]:
+    task = Classification("outcome", np.arange(probability.shape[1]).astype(str))
+    return task.bootstrap(truth, probability, list(names) or None, **options)
 
 
 def scored(samples: int, classes: int, seed: int = 0, *, ties: bool = False):
@@ -49,7 +55,7 @@ def test_metrics_of_quantities_count_repeated_samples_too(name):
 
 def test_the_interval_is_as_wide_as_the_metric_scatters_over_new_samples():
     truth, probability = scored(400, 2)
-    held = bootstrap(truth, probability, ["auroc", "accuracy"], draws=2000)
+    held = bootstrap(truth, probability, "auroc", "accuracy", draws=2000)
     for name in held:
         elsewhere = [METRICS[name](*scored(400, 2, seed)) for seed in range(100, 400)]
         width = (held[name].high - held[name].low) / (2 * 1.96)
@@ -81,7 +87,7 @@ def test_of_one_class_alone_there_is_no_auroc():
 def test_what_cannot_be_asked_is_said():
     truth, probability = scored(20, 2)
     with pytest.raises(ConfigError, match="did you mean 'auroc'"):
-        bootstrap(truth, probability, ["aurc"])
+        bootstrap(truth, probability, "aurc")
     with pytest.raises(ConfigError, match="at least 1 draw"):
         bootstrap(truth, probability, draws=0)
     with pytest.raises(DataError, match="no sample"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -19,7 +20,6 @@ from raindrop.tasks.metrics import (
     better,
     brier,
     calibration_error,
-    evaluate,
     log_loss,
     require_metric,
 )
@@ -35,6 +35,10 @@ def drawn(classes: int, samples: int = 60, seed: int = 0) -> tuple[np.ndarray, n
 def two(*probabilities: float) -> np.ndarray:
     """Two columns, given the probability of the second class."""
     return np.array([[1 - p, p] for p in probabilities])
+
+
+def evaluate(names: Iterable[str], truth: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+    return {name: METRICS[name](truth, predicted) for name in names}
 
 
 def error_in_bins(true: np.ndarray, said: np.ndarray) -> float:

@@ -24,13 +24,13 @@ class Grid:
 
 @dataclass(frozen=True)
 class Batch:
-    """Readings n of samples b; a slot s is one distinct timestamp of one sample. All lie in (sample, time) order."""
+    """Readings n of samples b; a step s is one distinct timestamp of one sample. All lie in (sample, time) order."""
 
     value: Tensor  # (n,) scaled
     sensor: Tensor  # (n,)
-    slot: Tensor  # (n,)
+    step: Tensor  # (n,)
     time: Tensor  # (s,) double, on the CPU: single precision knows Unix seconds only to the nearest two minutes
-    slot_sample: Tensor  # (s,)
+    step_sample: Tensor  # (s,)
     statics: Tensor  # (b, a)
     num_sensors: int
     target: Tensor | None = None  # (b,) or (b, ...) what the task's loss compares scores with
@@ -42,24 +42,24 @@ class Batch:
         return self.statics.shape[0]
 
     @property
-    def num_slots(self) -> int:
+    def num_steps(self) -> int:
         """s."""
         return self.time.shape[0]
 
     @cached_property
     def sample(self) -> Tensor:
         """(n,) the sample of each reading."""
-        return self.slot_sample[self.slot]
+        return self.step_sample[self.step]
 
     @cached_property
-    def slots(self) -> Segments:
+    def steps(self) -> Segments:
         """Readings by timestamp."""
-        return Segments.from_index(self.slot, self.num_slots, is_sorted=True)
+        return Segments.from_index(self.step, self.num_steps, is_sorted=True)
 
     @cached_property
     def samples(self) -> Segments:
         """Timestamps by sample."""
-        return Segments.from_index(self.slot_sample, self.num_samples, is_sorted=True)
+        return Segments.from_index(self.step_sample, self.num_samples, is_sorted=True)
 
     @cached_property
     def senders(self) -> Segments:
@@ -79,36 +79,36 @@ class Batch:
     @cached_property
     def cell(self) -> Tensor:
         """(n,) position of each reading in a flattened (s, sensor) array."""
-        return self.slot * self.num_sensors + self.sensor
+        return self.step * self.num_sensors + self.sensor
 
     @cached_property
     def observed(self) -> Tensor:
         """(s, sensor) which sensors have a reading at which timestamp."""
-        flat = torch.zeros(self.num_slots * self.num_sensors, dtype=torch.bool, device=self.value.device)
+        flat = torch.zeros(self.num_steps * self.num_sensors, dtype=torch.bool, device=self.value.device)
         flat[self.cell] = True
-        return flat.view(self.num_slots, self.num_sensors)
+        return flat.view(self.num_steps, self.num_sensors)
 
     @cached_property
     def following(self) -> Tensor:
         """(s, sensor) the first reading of the sensor in the same sample after timestamp s; -1 where none follows."""
         number = len(self.value)
-        first = torch.full((self.num_slots + 1, self.num_sensors), number, device=self.value.device)
+        first = torch.full((self.num_steps + 1, self.num_sensors), number, device=self.value.device)
         first[:-1].view(-1)[self.cell] = torch.arange(number, device=self.value.device)
         first = first.flip(0).cummin(0).values.flip(0)[1:]  # of any sample: readings lie in order
         owner = torch.cat([self.sample, self.sample.new_full((1,), -1)])
-        return first.masked_fill(owner[first] != self.slot_sample[:, None], -1)
+        return first.masked_fill(owner[first] != self.step_sample[:, None], -1)
 
     @cached_property
     def rank(self) -> Tensor:
         """(s,) how many timestamps of the same sample came before."""
-        return torch.arange(self.num_slots, device=self.slot.device) - self.samples.offsets[self.slot_sample]
+        return torch.arange(self.num_steps, device=self.step.device) - self.samples.offsets[self.step_sample]
 
     def grid(self) -> Grid:
         """The dense view, (b, longest, sensor)."""
-        longest = int(self.samples.counts.max()) if self.num_slots else 1
+        longest = int(self.samples.counts.max()) if self.num_steps else 1
         shape = (self.num_samples, max(longest, 1))
-        at = self.slot_sample * shape[1] + self.rank  # (s,)
-        cell = at[self.slot] * self.num_sensors + self.sensor
+        at = self.step_sample * shape[1] + self.rank  # (s,)
+        cell = at[self.step] * self.num_sensors + self.sensor
         value = self.value.new_zeros(shape[0] * shape[1] * self.num_sensors).index_copy(0, cell, self.value)
         observed = torch.zeros_like(value, dtype=torch.bool)
         observed[cell] = True
@@ -131,10 +131,10 @@ class Batch:
 
     def thinned(self, most: int) -> Batch:
         """At most `most` timestamps per sample, evenly spread over its own, the first one included."""
-        count = self.samples.counts[self.slot_sample]
-        step = self.rank * most // count.clamp_min(1)
+        count = self.samples.counts[self.step_sample]
+        place = self.rank * most // count.clamp_min(1)
         before = (self.rank - 1) * most // count.clamp_min(1)
-        keep = (count <= most) | (step != before) | (self.rank == 0)
+        keep = (count <= most) | (place != before) | (self.rank == 0)
         return self._only(keep)
 
     def cut(self, most: int) -> tuple[Batch, Segments]:
@@ -144,7 +144,7 @@ class Batch:
         owner = torch.repeat_interleave(torch.arange(self.num_samples, device=pieces.device), pieces)
         batch = replace(
             self,
-            slot_sample=first[self.slot_sample] + self.rank // most,
+            step_sample=first[self.step_sample] + self.rank // most,
             statics=self.statics[owner],
             target=None if self.target is None else self.target[owner],
             weight=None if self.weight is None else self.weight[owner],
@@ -154,12 +154,12 @@ class Batch:
     def _only(self, keep: Tensor) -> Batch:
         """The batch with only the timestamps where keep (s,)."""
         place = torch.cumsum(keep, 0) - 1
-        kept = keep[self.slot]
+        kept = keep[self.step]
         return replace(
             self,
             value=self.value[kept],
             sensor=self.sensor[kept],
-            slot=place[self.slot[kept]],
+            step=place[self.step[kept]],
             time=self.time[keep.to(self.time.device)],
-            slot_sample=self.slot_sample[keep],
+            step_sample=self.step_sample[keep],
         )

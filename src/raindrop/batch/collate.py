@@ -96,9 +96,9 @@ class Collator:
         return Batch(
             value=torch.from_numpy(value),
             sensor=torch.from_numpy(sensor),
-            slot=torch.from_numpy(np.cumsum(new) - 1),
+            step=torch.from_numpy(np.cumsum(new) - 1),
             time=torch.from_numpy(time[new]),
-            slot_sample=torch.from_numpy(owner[new]),
+            step_sample=torch.from_numpy(owner[new]),
             statics=torch.from_numpy(self.statics[positions]),
             num_sensors=width,
             target=None if self.targets is None else torch.from_numpy(self.targets[positions]),

@@ -62,7 +62,7 @@ def details_of(batch: Batch, recent: float) -> tuple[Tensor, Tensor]:
     "slope" that of the least-squares line through the readings; both are 0 for a sensor with one reading.
     """
     series = batch.senders
-    value, time = batch.value.double(), batch.time[batch.slot]  # (n,)
+    value, time = batch.value.double(), batch.time[batch.step]  # (n,)
     num_readings = series.counts.double()
     count = num_readings.clamp_min(1)
     start = series.offsets
@@ -112,7 +112,7 @@ def _sorted_by_sensor(batch: Batch, value: Tensor, time: Tensor) -> tuple[Tensor
     The 0 at the end is for indexing: where the last sensor has no readings, its first lies behind all others.
     """
     rows, zero = batch.senders.rows, value.new_zeros(1)
-    return torch.cat([value[rows], zero]), torch.cat([time[batch.slot[rows]], zero])
+    return torch.cat([value[rows], zero]), torch.cat([time[batch.step[rows]], zero])
 
 
 def _sample_bounds(batch: Batch) -> tuple[Tensor, Tensor]:

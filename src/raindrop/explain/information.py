@@ -55,15 +55,15 @@ def attention_over_time(estimator: Estimator, table: EventTable) -> pl.DataFrame
                 "(it needs temporal = 'attention', and series that are not thinned or cut)."
             )
         weight, observed = to_numpy(output.time_weights), to_numpy(batch.observed)
-        slot, sensor = np.nonzero((weight > 0) | observed)  # a weight may be rounded to 0
+        step, sensor = np.nonzero((weight > 0) | observed)  # a weight may be rounded to 0
         parts.append(
             pl.DataFrame(
                 {
-                    "sample": ids.gather(to_numpy(batch.slot_sample)[slot] + first),
-                    "time": to_numpy(batch.time)[slot],
+                    "sample": ids.gather(to_numpy(batch.step_sample)[step] + first),
+                    "time": to_numpy(batch.time)[step],
                     "sensor": names.gather(sensor),
-                    "weight": weight[slot, sensor],
-                    "observed": observed[slot, sensor],
+                    "weight": weight[step, sensor],
+                    "observed": observed[step, sensor],
                 }
             )
         )
@@ -84,21 +84,21 @@ def information(model: Raindrop, batch: Batch) -> Tensor:
     assert isinstance(last, MessagePassing)
     _, sent = last.messages_per_reading(batch, h, p, state.edges if model.config.ablation.edge_weights else None)
     assert sent is not None
-    total = Messages(batch.slots.sum(sent.numerator), batch.slots.sum(sent.denominator))
-    rest_weight = batch.slots.broadcast(total.denominator) - sent.denominator
+    total = Messages(batch.steps.sum(sent.numerator), batch.steps.sum(sent.denominator))
+    rest_weight = batch.steps.broadcast(total.denominator) - sent.denominator
     rest_weight = rest_weight * (
-        rest_weight > 1e-6 * batch.slots.broadcast(total.denominator)
+        rest_weight > 1e-6 * batch.steps.broadcast(total.denominator)
     )  # rounding errors become 0
-    rest_sent = (batch.slots.broadcast(total.numerator) - sent.numerator) * (rest_weight > 0)[:, :, None]
+    rest_sent = (batch.steps.broadcast(total.numerator) - sent.numerator) * (rest_weight > 0)[:, :, None]
     rest = Messages(rest_sent, rest_weight)
     predicted = last.predict_reading(last.message(total), last.decode, last.decode_bias)  # (s, v)
     without = last.predict_reading(
         last.message(rest), last.decode, last.decode_bias
     )  # (n, v): without the message of reading n
     value = torch.zeros_like(predicted).flatten().index_copy(0, batch.cell, batch.value).view_as(predicted)
-    both = batch.slots.broadcast(batch.observed.to(h.dtype))
+    both = batch.steps.broadcast(batch.observed.to(h.dtype))
     both = both.scatter(1, batch.sensor[:, None], 0.0)  # (n, v) whether another sensor v was read at the time of n
-    target = batch.slots.broadcast(value)
-    gain = ((without - target).square() - (batch.slots.broadcast(predicted) - target).square()) * both
+    target = batch.steps.broadcast(value)
+    gain = ((without - target).square() - (batch.steps.broadcast(predicted) - target).square()) * both
     mean = batch.senders.sum(gain) / batch.senders.sum(both).clamp_min(1)
     return mean.view(batch.num_samples, batch.num_sensors, batch.num_sensors)

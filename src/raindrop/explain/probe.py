@@ -53,10 +53,10 @@ class Moments:
         h = model.embed(batch).cpu().double()
         batch = batch.to("cpu")
         M, block = batch.num_sensors, 1 + h.shape[1]
-        blocks = torch.zeros(batch.num_slots * M, block, dtype=torch.float64)
+        blocks = torch.zeros(batch.num_steps * M, block, dtype=torch.float64)
         blocks[batch.cell] = torch.cat([torch.ones(len(h), 1).double(), h], 1)
-        rows = torch.cat([blocks.view(batch.num_slots, M * block), torch.ones(batch.num_slots, 1).double()], 1)
-        known, reading = batch.observed, torch.full((batch.num_slots, M), -1)
+        rows = torch.cat([blocks.view(batch.num_steps, M * block), torch.ones(batch.num_steps, 1).double()], 1)
+        known, reading = batch.observed, torch.full((batch.num_steps, M), -1)
         reading.view(-1)[batch.cell] = torch.arange(len(h))
         if predict == "next":
             known, reading = known & (batch.following >= 0), batch.following

@@ -54,16 +54,16 @@ def lagged_correlation(table: EventTable, *, same_time: bool = False) -> SensorG
     sample = np.repeat(np.arange(len(table)), table.count)
     time, sensor = np.asarray(table.time[rows]), np.asarray(table.sensor[rows], dtype=np.int64)
     value = np.asarray(table.value[rows], dtype=np.float64)
-    new_slot = np.ones(len(rows), dtype=bool)
-    new_slot[1:] = (time[1:] != time[:-1]) | (sample[1:] != sample[:-1])
-    slot = np.cumsum(new_slot) - 1
+    new_step = np.ones(len(rows), dtype=bool)
+    new_step[1:] = (time[1:] != time[:-1]) | (sample[1:] != sample[:-1])
+    step = np.cumsum(new_step) - 1
     M = len(table.sensors)
-    latest = np.full((slot[-1] + 1 if len(slot) else 0, M), -1, dtype=np.int64)  # (s, u) position of a reading, or -1
-    latest[slot, sensor] = np.arange(len(rows))
+    latest = np.full((step[-1] + 1 if len(step) else 0, M), -1, dtype=np.int64)  # (s, u) position of a reading, or -1
+    latest[step, sensor] = np.arange(len(rows))
     latest = np.maximum.accumulate(latest, axis=0)
     if not same_time:
         latest = np.concatenate([np.full((1, M), -1), latest[:-1]])[: len(latest)]
-    earlier = latest[slot]  # (n, u)
+    earlier = latest[step]  # (n, u)
     known = (earlier >= 0) & (sample[earlier] == sample[:, None])
     earlier_value = np.where(known, value[earlier] if len(value) else 0.0, 0.0)
     weights = np.zeros((M, M), dtype=np.float32)

@@ -73,8 +73,8 @@ class Clock:
 
 def dense_values(batch: Batch) -> Tensor:
     """(s, sensor): the reading of each sensor at each timestamp; 0, the training mean, where there is none."""
-    flat = batch.value.new_zeros(batch.num_slots * batch.num_sensors)
-    return flat.index_copy(0, batch.cell, batch.value).view(batch.num_slots, batch.num_sensors)
+    flat = batch.value.new_zeros(batch.num_steps * batch.num_sensors)
+    return flat.index_copy(0, batch.cell, batch.value).view(batch.num_steps, batch.num_sensors)
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ class PaddedLayout:
     def from_batch(cls, batch: Batch) -> PaddedLayout:
         """The layout of a batch; t is at least 1."""
         lengths = batch.samples.counts
-        longest = max(1, int(lengths.max())) if batch.num_slots else 1
-        return cls(batch.slot_sample * longest + batch.rank, lengths, (batch.num_samples, longest))
+        longest = max(1, int(lengths.max())) if batch.num_steps else 1
+        return cls(batch.step_sample * longest + batch.rank, lengths, (batch.num_samples, longest))
 
     def pad(self, x: Tensor) -> Tensor:
         """(s, ...) -> (b, t, ...), 0 where padded."""

@@ -186,23 +186,29 @@ class Task(ABC):
         draws: int = 1000,
         seed: int = 0,
     ) -> dict[str, Interval]:
-        """Metrics with 95 % percentile intervals; the mean over labels or quantities as in `evaluate`."""
+        """Metrics with 95 % percentile intervals, by drawing samples with replacement within each stratum.
+
+        Strata are the true classes where there are any, so that each draw has every class and AUROC stays defined for
+        rare outcomes. The interval says how far other samples would move the value, not how far another training would.
+        Named as in `evaluate`: 'auroc' is the mean over labels or quantities, 'auroc/died' that of one of them.
+        """
         if not len(truth):
             raise DataError("There are no samples, so there is no metric and no interval.")
         if draws < 1:
             raise ConfigError(f"An interval needs at least 1 draw, not {draws}.")
         fast = {name: metric.weighted for name, metric in self.metrics.items() if metric.weighted is not None}
         for name in names or ():
-            require_metric(name, fast)
-        columns = self.columns(truth, predicted)
+            require_metric(name.partition("/")[0], fast)
+        each = {column.name: column for column in self.columns(truth, predicted)}
+        comparable = [column.standardised() if len(each) > 1 else column for column in each.values()]
         drawn: dict[str, list[Floats]] = {name: [] for name in (names or fast)}
-        several = len(columns) > 1
-        columns = [column.standardised() for column in columns] if several else columns
         for counts in resampled_counts(self.strata(truth), draws, seed):
             for name, parts in drawn.items():
+                metric, slash, label = name.partition("/")
+                chosen = [c for c in ([each[label]] if slash else comparable) if len(c.rows)]
                 with np.errstate(invalid="ignore", divide="ignore"):  # a draw may have no sample of a label
-                    values = [fast[name](c.truth, c.predicted, counts[:, c.rows]) for c in columns if len(c.rows)]
-                    parts.append(np.mean(values, 0))
+                    values = [fast[metric](c.truth, c.predicted, counts[:, c.rows]) for c in chosen]
+                    parts.append(np.mean(values, 0) if chosen else np.full(len(counts), np.nan))
         exact = self.evaluate(truth, predicted)
         return {name: interval(exact[name], np.concatenate(parts)) for name, parts in drawn.items()}
 

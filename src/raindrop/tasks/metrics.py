@@ -5,7 +5,6 @@ To add a metric, write its function and add its line to METRICS.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -260,13 +259,6 @@ METRICS: dict[str, Metric] = {
 }
 CLASSIFICATION = ("auroc", "auprc", "accuracy", "precision", "recall", "f1", "log_loss", "brier", "calibration_error")
 REGRESSION = ("mae", "rmse", "r2")
-
-
-def evaluate(names: Iterable[str], truth: Array, predicted: Array) -> dict[str, float]:
-    """These metrics, by name; NaN where the samples do not allow one."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", sk._classification.UndefinedMetricWarning)
-        return {name: METRICS[name](truth, predicted) for name in names}
 
 
 def metric_of(name: str) -> Metric:

@@ -49,7 +49,7 @@ def test_the_transition_predicts_the_next_cluster_from_those_before():
 
 @torch.no_grad()
 def test_the_elbo_is_the_expected_likelihood_less_the_divergence(model, batch):
-    time = model.clock(batch.time, like=batch.value)[batch.slot]
+    time = model.clock(batch.time, like=batch.value)[batch.step]
     q = torch.softmax(torch.randn(5, 6, 3), dim=-1)
     torch.nn.init.normal_(model.mixture.basis)
     elbo = float(model.elbo(batch, time, Path(q, q, torch.zeros(5, 5))))

@@ -61,7 +61,7 @@ def test_the_gap_is_the_recursion_of_equation_2(batch):
     for b in range(6):
         present = grid.present[b]
         torch.testing.assert_close(
-            delta[batch.slot_sample == b], gaps(grid.observed[b, present], grid.time[b, present])
+            delta[batch.step_sample == b], gaps(grid.observed[b, present], grid.time[b, present])
         )
 
 

@@ -19,7 +19,7 @@ POINTS = 7
 
 @pytest.fixture
 def time(batch):
-    return batch.time[batch.slot]
+    return batch.time[batch.step]
 
 
 @pytest.fixture
@@ -38,9 +38,9 @@ def model(table, make_spec):
 def readings(batch, b, v, kept=None):
     """(time, value) of sensor v in sample b; without readings, one of 0 at time 0."""
     rows = [
-        (float(batch.time[slot]), float(value))
-        for n, (value, sensor, slot) in enumerate(zip(batch.value, batch.sensor, batch.slot, strict=True))
-        if batch.slot_sample[slot] == b and sensor == v and (kept is None or kept[n])
+        (float(batch.time[step]), float(value))
+        for n, (value, sensor, step) in enumerate(zip(batch.value, batch.sensor, batch.step, strict=True))
+        if batch.step_sample[step] == b and sensor == v and (kept is None or kept[n])
     ]
     return rows or [(0.0, 0.0)]
 
@@ -95,7 +95,7 @@ def test_a_point_far_from_every_reading_takes_the_nearest_one(batch, time):
 
 def test_the_inputs_of_the_gru_are_trend_intensity_and_what_the_trend_leaves_out(model, batch):
     with torch.no_grad():
-        time = model.clock(batch.time, like=batch.value)[batch.slot]
+        time = model.clock(batch.time, like=batch.value)[batch.step]
         series = model.interpolate(batch, time)
         smoothed = model.smooth(batch, time, model.points.expand(5, -1), sharpness=10.0)
     tau, intensity, rest = series.split(4, dim=-1)
@@ -107,17 +107,17 @@ def test_the_inputs_of_the_gru_are_trend_intensity_and_what_the_trend_leaves_out
 def test_the_penalty_is_the_error_at_held_out_readings_predicted_from_the_others(model, batch):
     torch.nn.init.uniform_(model.smooth.raw_alpha, -6.0, -3.0)
     torch.nn.init.normal_(model.mix.rho)
-    slot_time = model.clock(batch.time, like=batch.value)
+    step_time = model.clock(batch.time, like=batch.value)
     torch.manual_seed(3)
     held_out = torch.rand_like(batch.value) < 0.2
     assert held_out.any()
     torch.manual_seed(3)
     with torch.no_grad():
-        penalty = float(model.reconstruction_error(batch, slot_time))
+        penalty = float(model.reconstruction_error(batch, step_time))
         alpha, rho = softplus(model.smooth.raw_alpha), model.mix.rho.detach()
     series = {}
     for n in torch.nonzero(held_out)[:, 0].tolist():
-        b, v, point = int(batch.sample[n]), int(batch.sensor[n]), float(slot_time[batch.slot[n]])
+        b, v, point = int(batch.sample[n]), int(batch.sensor[n]), float(step_time[batch.step[n]])
         parts = [expected(batch, float(alpha[e]), point, b, e, ~held_out) for e in range(4)]
         weighted = sum(float(rho[e, v]) * parts[e][0] * parts[e][1] for e in range(4))
         predicted = weighted / sum(part[0] for part in parts)

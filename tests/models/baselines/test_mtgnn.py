@@ -54,10 +54,10 @@ def test_mix_hop_keeps_a_share_of_the_start_at_every_hop():
 @torch.no_grad()
 @pytest.mark.parametrize("dilation", [1, 3])
 def test_the_inception_is_a_causal_convolution_within_each_sample(batch, dilation):
-    inception, x = GatedInception(8, dilation), torch.randn(batch.num_slots, 4, 8)
+    inception, x = GatedInception(8, dilation), torch.randn(batch.num_steps, 4, 8)
     out = inception(x, batch.rank)
     for b in range(4):
-        own = x[batch.slot_sample == b].permute(1, 2, 0)  # (v, c, t)
+        own = x[batch.step_sample == b].permute(1, 2, 0)  # (v, c, t)
         content, gate = [], []
         for size, kernel in zip(KERNELS, inception.kernels, strict=True):
             weight = kernel.weight.view(-1, size, 8).permute(0, 2, 1).flip(-1)  # newest last, as conv1d has it
@@ -66,7 +66,7 @@ def test_the_inception_is_a_causal_convolution_within_each_sample(batch, dilatio
             content.append(part[:, :2])
             gate.append(part[:, 2:])
         expected = torch.tanh(torch.cat(content, 1)) * torch.sigmoid(torch.cat(gate, 1))
-        assert_close(out[batch.slot_sample == b].permute(1, 2, 0), expected)
+        assert_close(out[batch.step_sample == b].permute(1, 2, 0), expected)
 
 
 def test_the_graph_carries_from_sender_to_receiver(model, batch):
@@ -85,6 +85,6 @@ def test_the_graph_carries_from_sender_to_receiver(model, batch):
 def test_the_reading_indicator_is_an_input(table, batch, make_spec):
     model = MTGNN(MTGNNConfig(width=8, layers=1, indicator=True), make_spec(table)).eval()
     value = batch.value * 0  # a reading of exactly the mean
-    less = replace(batch, value=value[1:], sensor=batch.sensor[1:], slot=batch.slot[1:])
-    assert batch.slot[0] == batch.slot[1]  # the timestamp stays
+    less = replace(batch, value=value[1:], sensor=batch.sensor[1:], step=batch.step[1:])
+    assert batch.step[0] == batch.step[1]  # the timestamp stays
     assert not torch.allclose(model(replace(batch, value=value)).scores[0], model(less).scores[0])

@@ -23,13 +23,13 @@ def test_the_state_is_algorithm_1(model, batch):
     time = model.clock(batch.time, like=batch.value)
     for b in range(5):
         h = torch.zeros(1, 6)
-        slots = torch.nonzero(batch.slot_sample == b)[:, 0].tolist()
-        for i, slot in enumerate(slots):
+        steps = torch.nonzero(batch.step_sample == b)[:, 0].tolist()
+        for i, step in enumerate(steps):
             if i:
                 for _ in range(2):
-                    h = h + (time[slot] - time[slots[i - 1]]) / 2 * model.f(h)
+                    h = h + (time[step] - time[steps[i - 1]]) / 2 * model.f(h)
             x = torch.zeros(1, 8)
-            for n in torch.nonzero(batch.slot == slot)[:, 0].tolist():
+            for n in torch.nonzero(batch.step == step)[:, 0].tolist():
                 x[0, batch.sensor[n]], x[0, 4 + batch.sensor[n]] = batch.value[n], 1.0
             h = model.jump(model.jump.from_readings(x), h)
         assert_close(embedding[b], h[0])

@@ -22,9 +22,9 @@ def build(table, make_spec, **settings):
 def elements(model, batch, b):
     """The set of sample b: its statics, then its readings."""
     rows = [model.encode_statics(batch.statics[b])]
-    for value, sensor, slot in zip(batch.value, batch.sensor, batch.slot, strict=True):
-        if batch.slot_sample[slot] == b:
-            time = model.clock.rescale(batch.time[slot])
+    for value, sensor, step in zip(batch.value, batch.sensor, batch.step, strict=True):
+        if batch.step_sample[step] == b:
+            time = model.clock.rescale(batch.time[step])
             waves = [wave for scale in (1.0, 100.0) for wave in (torch.sin(time / scale), torch.cos(time / scale))]
             one_hot = [float(sensor == v) for v in range(batch.num_sensors)]
             rows.append(torch.tensor([*waves, value, *one_hot], dtype=torch.float32))
@@ -40,7 +40,7 @@ def test_a_sample_is_its_attended_set(table, batch, make_spec, context):
         embedding = model(batch).embedding
         for b in range(5):
             s = elements(model, batch, b)
-            times = [-1.0] + [float(batch.time[slot]) for slot in batch.slot if batch.slot_sample[slot] == b]
+            times = [-1.0] + [float(batch.time[step]) for step in batch.step if batch.step_sample[step] == b]
             expected = []
             for i in range(3):
                 scores = []
@@ -69,7 +69,7 @@ def test_the_cumulative_mean_of_a_sample_does_not_depend_on_the_others(batch):
 def test_the_order_of_readings_at_one_time_does_not_matter(table, batch, make_spec):
     model = build(table, make_spec, context="cumulative")
     rng = np.random.default_rng(0)
-    order = torch.from_numpy(np.lexsort([rng.random(len(batch.value)), batch.slot.numpy()]))
+    order = torch.from_numpy(np.lexsort([rng.random(len(batch.value)), batch.step.numpy()]))
     shuffled = replace(batch, value=batch.value[order], sensor=batch.sensor[order])
     assert not torch.equal(shuffled.sensor, batch.sensor)
     with torch.no_grad():

@@ -87,15 +87,15 @@ def test_the_embedding_is_the_mean_of_attending_timestamps(build, batch, imputat
 @torch.no_grad()
 @pytest.mark.parametrize(("imputation", "differs"), [("indicator", True), ("mean", False)])
 def test_only_the_indicator_separates_a_reading_of_the_mean_from_a_missing_one(build, batch, imputation, differs):
-    slot, sensor = (~batch.observed).nonzero()[0]
+    step, sensor = (~batch.observed).nonzero()[0]
     added = replace(
         batch,
         value=torch.cat([torch.zeros(1), batch.value]),
         sensor=torch.cat([sensor[None], batch.sensor]),
-        slot=torch.cat([slot[None], batch.slot]),
+        step=torch.cat([step[None], batch.step]),
     )
-    order = torch.argsort(added.slot, stable=True)
-    added = replace(added, value=added.value[order], sensor=added.sensor[order], slot=added.slot[order])
+    order = torch.argsort(added.step, stable=True)
+    added = replace(added, value=added.value[order], sensor=added.sensor[order], step=added.step[order])
     model = build(imputation=imputation)
     assert torch.allclose(model(added).scores, model(batch).scores, atol=1e-6) != differs
 

@@ -59,14 +59,14 @@ def test_a_reading_changes_the_receiver_at_its_time_iff_the_edge_remains(build, 
     first = propagate(model, batch)[-2]
     before = layer(batch, h, p, first).embeddings
     cases = set()
-    for n, (b, slot, u) in enumerate(zip(batch.sample, batch.slot, batch.sensor, strict=True)):
+    for n, (b, step, u) in enumerate(zip(batch.sample, batch.step, batch.sensor, strict=True)):
         nudged = h.clone()
         nudged[n] += NUDGE
         expected = torch.zeros_like(batch.observed)
-        expected[slot] = (first.edges[b, u] > 0) & ~batch.observed[slot]  # receivers with a reading keep it
-        expected[slot, u] = True
+        expected[step] = (first.edges[b, u] > 0) & ~batch.observed[step]  # receivers with a reading keep it
+        expected[step, u] = True
         assert torch.equal(differs(before, layer(batch, nudged, p, first).embeddings), expected)
-        cases |= set((first.edges[b, u] > 0)[~batch.observed[slot]].tolist())
+        cases |= set((first.edges[b, u] > 0)[~batch.observed[step]].tolist())
     assert cases == {True, False}
 
 
@@ -76,15 +76,15 @@ def test_an_embedding_changes_the_receiver_at_its_time_iff_the_edge_remains(buil
     first = propagate(model, batch)[-2]
     before = layer(batch, h, p, first).embeddings
     cases = set()
-    for slot, u in first.present.nonzero():
-        b = batch.slot_sample[slot]
+    for step, u in first.present.nonzero():
+        b = batch.step_sample[step]
         nudged = first.embeddings.detach().clone()
-        nudged[slot, u] += NUDGE
+        nudged[step, u] += NUDGE
         expected = torch.zeros_like(batch.observed)
-        expected[slot] = (first.edges[b, u] > 0) & ~batch.observed[slot]
+        expected[step] = (first.edges[b, u] > 0) & ~batch.observed[step]
         after = layer(batch, h, p, replace(first, embeddings=nudged)).embeddings
         assert torch.equal(differs(before, after), expected)
-        cases |= set((first.edges[b, u] > 0)[~batch.observed[slot]].tolist())
+        cases |= set((first.edges[b, u] > 0)[~batch.observed[step]].tolist())
     assert cases == {True, False}
 
 
@@ -97,7 +97,7 @@ def test_a_reading_changes_another_sensors_embedding_iff_the_edge_remains(build,
         value[n] += NUDGE
         nudged = replace(batch, value=value)
         assert torch.equal(propagate(model, nudged)[-2].edges > 0, edges > 0)
-        sent = batch.slot[(batch.sample == b) & (batch.sensor == u)]
+        sent = batch.step[(batch.sample == b) & (batch.sensor == u)]
         expected = torch.zeros(batch.num_samples, batch.num_sensors, dtype=torch.bool)
         expected[b] = (edges[b, u] > 0) & (~batch.observed[sent]).any(0)
         expected[b, u] = True
@@ -109,15 +109,15 @@ def test_with_embedded_senders_a_reading_reaches_the_sensors_within_two_hops_and
     model = build({"graph.senders": "embedded"}, prune=0.8)
     edges, before = propagate(model, batch)[-2].edges, sensor_embeddings(model, batch)
     by_two_hops_only = 0
-    for n, (b, slot, u) in enumerate(zip(batch.sample, batch.slot, batch.sensor, strict=True)):
+    for n, (b, step, u) in enumerate(zip(batch.sample, batch.step, batch.sensor, strict=True)):
         value = batch.value.clone()
         value[n] += NUDGE
         nudged, remains = replace(batch, value=value), edges[b] > 0
         assert torch.equal(propagate(model, nudged)[-2].edges > 0, edges > 0)
-        received = ~batch.observed[slot]
+        received = ~batch.observed[step]
         received[u] = True
-        by_message = (remains & received[:, None]).any(0) & ~batch.observed[slot]
-        by_weight = remains[u] & (~batch.observed[batch.slot_sample == b]).any(0)  # e(u, v) changes for all times
+        by_message = (remains & received[:, None]).any(0) & ~batch.observed[step]
+        by_weight = remains[u] & (~batch.observed[batch.step_sample == b]).any(0)  # e(u, v) changes for all times
         expected = torch.zeros(batch.num_samples, batch.num_sensors, dtype=torch.bool)
         expected[b] = by_message | by_weight
         expected[b, u] = True

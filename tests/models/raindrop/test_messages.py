@@ -78,7 +78,7 @@ def test_a_sensor_without_a_reading_has_no_embedding(build, batch):
 def test_alpha_is_equation_1(build, batch, heads, without):
     model = build({"graph.heads": heads} | without)
     layer, M = model.layers[0], batch.num_sensors
-    h, p = model.embed(batch), model.encode_time(batch.time, like=batch.value)[batch.slot]
+    h, p = model.embed(batch), model.encode_time(batch.time, like=batch.value)[batch.step]
     alpha, score = layer.attention(h, p, M)
     assert alpha.shape == (len(h), heads, M)
     assert torch.equal(alpha, score)
@@ -107,15 +107,15 @@ def random_state(batch: Batch, senders: str, *, seed: int = 0) -> State:
     penalty = torch.zeros((), dtype=torch.float64)
     if senders == "observed":
         return State(batch.observed, penalty, edges)
-    present = batch.observed | (torch.rand(batch.num_slots, M, generator=generator) < 0.4)
-    embeddings = torch.rand(batch.num_slots, M, 4, generator=generator).double() * present[..., None]
+    present = batch.observed | (torch.rand(batch.num_steps, M, generator=generator) < 0.4)
+    embeddings = torch.rand(batch.num_steps, M, 4, generator=generator).double() * present[..., None]
     return State(present, penalty, edges, embeddings)
 
 
 def senders_of(batch: Batch, b: int, embeddings: Tensor, present: Tensor) -> dict[paper.At, Any]:
     """The embeddings that are sent in sample b, in the form the loops take."""
-    slots = (batch.slot_sample == b).nonzero().flatten().tolist()
-    pairs = product(enumerate(slots), range(batch.num_sensors))
+    steps = (batch.step_sample == b).nonzero().flatten().tolist()
+    pairs = product(enumerate(steps), range(batch.num_sensors))
     return {(t, u): paper.numpy(embeddings[s, u]) for (t, s), u in pairs if present[s, u]}
 
 
@@ -129,11 +129,11 @@ def test_one_layer_is_equations_2_and_3(build, batch, senders, normalise, more):
     before = random_state(batch, senders)
     after = layer(batch, h, p, before)
     w = paper.LayerWeights.from_layer(layer, batch.num_sensors)
-    own = insert_readings(batch, torch.zeros(batch.num_slots, batch.num_sensors, 4).double(), h)
+    own = insert_readings(batch, torch.zeros(batch.num_steps, batch.num_sensors, 4).double(), h)
     for b in range(batch.num_samples):
         readings = senders_of(batch, b, own, batch.observed)
         sending = readings if senders == "observed" else senders_of(batch, b, before.embeddings, before.present)
-        e, times = paper.numpy(before.edges[b]), list(paper.numpy(p[batch.slot_sample == b]))
+        e, times = paper.numpy(before.edges[b]), list(paper.numpy(p[batch.step_sample == b]))
         assert_same_embeddings(
             batch, b, paper.receive(w, sending, readings, e, times), after.embeddings, after.present
         )  # Eq. 2 with the e that came in
@@ -144,7 +144,7 @@ def test_one_layer_is_equations_2_and_3(build, batch, senders, normalise, more):
 def test_a_sensors_own_reading_takes_precedence_over_messages(build, batch, senders):
     model = build({"graph.senders": senders})
     h, last = model.embed(batch), propagate(model, batch)[-1]
-    assert torch.equal(last.embeddings[batch.slot, batch.sensor], h)
+    assert torch.equal(last.embeddings[batch.step, batch.sensor], h)
 
 
 @pytest.mark.parametrize("senders", SENDERS)

@@ -18,7 +18,7 @@ from raindrop.models.raindrop.model import Raindrop, graph_distance
 
 def slot_of(batch: Batch, b: int, t: int) -> int:
     """Where time number t of sample b lies among the batch's timestamps."""
-    return int((batch.slot_sample == b).nonzero()[t])
+    return int((batch.step_sample == b).nonzero()[t])
 
 
 # ------------------------------------------------------------------ Sec. 3.5

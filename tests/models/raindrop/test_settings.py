@@ -155,7 +155,7 @@ def test_with_any_setting_a_sample_has_the_same_result_alone_as_in_a_batch(build
 @pytest.mark.parametrize("settings", VARIANTS)
 def test_with_any_setting_a_batch_without_readings_can_be_learned_from(build, table, make_batch, settings):
     model, batch = build(settings).train(), as_double(make_batch(table, [5, 5]))
-    assert batch.num_slots == 0
+    assert batch.num_steps == 0
     output = model(batch)
     (cross_entropy(output.scores, batch.target) + output.penalty).backward()
     assert output.scores.isfinite().all()

@@ -24,27 +24,27 @@ from raindrop.errors import DataError
 def test_linear_time_attention_equals_the_matrix_of_equation_4(build, make_table, make_batch, s, scores, heads, dtype):
     batch = make_batch(make_table(times=40))
     model = build(temporal_attention={"s": s, "scores": scores, "heads": heads}).to(dtype)
-    present = torch.rand(batch.num_slots, batch.num_sensors) < 0.6
-    h = (torch.rand(batch.num_slots, batch.num_sensors, 4) * present[..., None]).to(dtype)
+    present = torch.rand(batch.num_steps, batch.num_sensors) < 0.6
+    h = (torch.rand(batch.num_steps, batch.num_sensors, 4) * present[..., None]).to(dtype)
     p = model.encode_time(batch.time, like=h)
     z, beta = model.pool(batch, h, p, present)
     for b, v in product(range(batch.num_samples), range(batch.num_sensors)):
-        slots = (batch.slot_sample == b).nonzero().flatten().tolist()
-        h_v = {t: paper.numpy(h[slot, v]) for t, slot in enumerate(slots) if present[slot, v]}
-        weights, expected = paper.pool_sensor(model, h_v, [paper.numpy(p[slot]) for slot in slots])
+        steps = (batch.step_sample == b).nonzero().flatten().tolist()
+        h_v = {t: paper.numpy(h[step, v]) for t, step in enumerate(steps) if present[step, v]}
+        weights, expected = paper.pool_sensor(model, h_v, [paper.numpy(p[step]) for step in steps])
         assert_close(z[b, v], expected, 1e-5)
-        for t, slot in enumerate(slots):
-            assert_close(beta[slot, v], weights.get(t, 0.0), 1e-5)
+        for t, step in enumerate(steps):
+            assert_close(beta[step, v], weights.get(t, 0.0), 1e-5)
 
 
 def test_s_by_rank_counts_among_the_sensors_own_times(build, batch):
     """A time at which a sensor has no embedding must not shift the entries of s for later times."""
     pool = build(temporal_attention={"s": "rank", "max_rank": 10}).pool
-    slots = (batch.slot_sample == 0).nonzero().flatten()
-    present = torch.zeros(batch.num_slots, batch.num_sensors, dtype=torch.bool)
-    present[slots[[1, 4, 6]], 2] = True
+    steps = (batch.step_sample == 0).nonzero().flatten()
+    present = torch.zeros(batch.num_steps, batch.num_sensors, dtype=torch.bool)
+    present[steps[[1, 4, 6]], 2] = True
     s = pool.s(batch, batch.time[:, None], present)
-    assert torch.equal(s[slots[[1, 4, 6]], 2], pool.s_rank[:3])
+    assert torch.equal(s[steps[[1, 4, 6]], 2], pool.s_rank[:3])
 
 
 def test_a_series_longer_than_s_is_an_error_that_says_what_to_do(build, batch):
@@ -65,17 +65,17 @@ def test_the_lstm_steps_through_all_times_with_zeros_where_a_sensor_has_none(bui
     model = build(temporal="lstm")
     cell = torch.nn.LSTMCell(20, 4).double()
     cell.load_state_dict({name.removesuffix("_l0"): weight for name, weight in model.pool.lstm.state_dict().items()})
-    present = torch.rand(batch.num_slots, batch.num_sensors) < 0.5
-    h = torch.rand(batch.num_slots, batch.num_sensors, 4).double() * present[..., None]
+    present = torch.rand(batch.num_steps, batch.num_sensors) < 0.5
+    h = torch.rand(batch.num_steps, batch.num_sensors, 4).double() * present[..., None]
     p = model.encode_time(batch.time, like=h)
     z, weights = model.pool(batch, h, p, present)
     assert weights is None
     for b, v in product(range(batch.num_samples), range(batch.num_sensors)):
-        slots = (batch.slot_sample == b).nonzero().flatten().tolist()
+        steps = (batch.step_sample == b).nonzero().flatten().tolist()
         state = (torch.zeros(1, 4).double(), torch.zeros(1, 4).double())
-        for slot in slots:
-            state = cell(torch.cat([h[slot, v], p[slot]])[None] * present[slot, v], state)
-        expected = state[0][0] if present[slots, v].any() else torch.zeros(4).double()
+        for step in steps:
+            state = cell(torch.cat([h[step, v], p[step]])[None] * present[step, v], state)
+        expected = state[0][0] if present[steps, v].any() else torch.zeros(4).double()
         torch.testing.assert_close(z[b, v], expected)
 
 
@@ -94,7 +94,7 @@ def test_readouts(build, readout):
 
 
 def times_of(batch: Batch, b: int) -> list[float]:
-    return batch.time[batch.slot_sample == b].tolist()
+    return batch.time[batch.step_sample == b].tolist()
 
 
 @pytest.mark.parametrize("most", [1, 3, 5, 7])
@@ -107,10 +107,10 @@ def test_thinning_keeps_evenly_spread_times_with_all_their_readings(batch, most)
         assert after[:1] == before[:1]
         gaps = np.diff([before.index(time) for time in after])
         assert len(gaps) == 0 or gaps.max() - gaps.min() <= 1
-    kept = {(int(b), float(t)) for b, t in zip(thinned.slot_sample, thinned.time, strict=True)}
-    every = zip(batch.sample, batch.time[batch.slot], batch.sensor, batch.value, strict=True)
+    kept = {(int(b), float(t)) for b, t in zip(thinned.step_sample, thinned.time, strict=True)}
+    every = zip(batch.sample, batch.time[batch.step], batch.sensor, batch.value, strict=True)
     expected = [tuple(map(float, row)) for row in every if (int(row[0]), float(row[1])) in kept]
-    rows = zip(thinned.sample, thinned.time[thinned.slot], thinned.sensor, thinned.value, strict=True)
+    rows = zip(thinned.sample, thinned.time[thinned.step], thinned.sensor, thinned.value, strict=True)
     assert [tuple(map(float, row)) for row in rows] == expected
 
 

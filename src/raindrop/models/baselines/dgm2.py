@@ -83,7 +83,7 @@ class DGM2(ReferenceModel):
         self.head = config.head(config.hidden + config.clusters, spec, config.dropout)
 
     def forward(self, batch: Batch) -> Output:
-        time = batch.slots.broadcast(self.clock(batch.time, like=batch.value))  # (n,)
+        time = batch.steps.broadcast(self.clock(batch.time, like=batch.value))  # (n,)
         smoothed = self.smooth(batch, time, self.points.expand(batch.num_samples, -1))
         seen = -torch.expm1(-smoothed.log_intensity.exp())  # (b, k, v)
         others = self.mix(smoothed.value, smoothed.log_intensity)

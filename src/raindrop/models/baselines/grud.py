@@ -79,7 +79,7 @@ class GRUD(Model):
         longest_first = torch.argsort(batch.samples.counts, descending=True, stable=True)
         position = torch.empty_like(longest_first)
         position[longest_first] = torch.arange(batch.num_samples, device=position.device)
-        by_step = torch.argsort(batch.rank * batch.num_samples + position[batch.slot_sample])
+        by_step = torch.argsort(batch.rank * batch.num_samples + position[batch.step_sample])
         running = torch.bincount(batch.rank).tolist()  # samples that have a t-th timestamp
         state = inputs.new_zeros(batch.num_samples, self.config.state_dim)
         ended: list[Tensor] = []
@@ -102,10 +102,10 @@ def decay(x: Tensor) -> Tensor:
 
 def last_readings(batch: Batch, value: Tensor) -> tuple[Tensor, Tensor]:
     """x' and delta, (s, u) each: a sensor's last reading before a timestamp, 0 without one, and the time since then."""
-    slot = torch.arange(batch.num_slots, device=value.device)[:, None]
-    latest = torch.where(batch.observed, slot, -1).cummax(0).values[:-1]
-    latest = torch.cat([latest.new_full((min(1, batch.num_slots), batch.num_sensors), -1), latest])
-    first = batch.samples.offsets[batch.slot_sample][:, None]
+    step = torch.arange(batch.num_steps, device=value.device)[:, None]
+    latest = torch.where(batch.observed, step, -1).cummax(0).values[:-1]
+    latest = torch.cat([latest.new_full((min(1, batch.num_steps), batch.num_sensors), -1), latest])
+    first = batch.samples.offsets[batch.step_sample][:, None]
     known = latest >= first
     since = torch.where(known, latest, first)
     delta = batch.time[:, None] - batch.time[since.cpu()]

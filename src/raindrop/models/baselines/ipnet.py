@@ -66,13 +66,13 @@ class IPNet(ReferenceModel):
         self.head = config.head(config.hidden, spec)
 
     def forward(self, batch: Batch) -> Output:
-        slot_time = self.clock(batch.time, like=batch.value)  # (s,)
-        time = batch.slots.broadcast(slot_time)  # (n,)
+        step_time = self.clock(batch.time, like=batch.value)  # (s,)
+        time = batch.steps.broadcast(step_time)  # (n,)
         series = self.interpolate(batch, time)  # (b, k, 3v)
         embedding = self.gru(self.dropout(series))[1][0]  # (b, hidden)
         penalty = embedding.new_zeros(())
         if self.training and self.config.reconstruction:
-            penalty = self.config.reconstruction * self.reconstruction_error(batch, slot_time)
+            penalty = self.config.reconstruction * self.reconstruction_error(batch, step_time)
         return Output(self.head(embedding, batch.statics), embedding, penalty)
 
     def interpolate(self, batch: Batch, time: Tensor) -> Tensor:
@@ -82,15 +82,15 @@ class IPNet(ReferenceModel):
         tau = self.mix(smoothed.value, smoothed.log_intensity)
         return torch.cat([tau, smoothed.log_intensity.exp(), smoothed.sharp - tau], dim=-1)
 
-    def reconstruction_error(self, batch: Batch, slot_time: Tensor) -> Tensor:
+    def reconstruction_error(self, batch: Batch, step_time: Tensor) -> Tensor:
         """Mean squared error of tau at held-out readings: mean over the readings of a series, then over series."""
         held_out = torch.rand_like(batch.value) < self.config.held_out  # (n,)
         if not held_out.any():
-            return slot_time.new_zeros(())
-        points = PaddedLayout.from_batch(batch).pad(slot_time)  # (b, t)
-        smoothed = self.smooth(batch, batch.slots.broadcast(slot_time), points, kept=~held_out)
+            return step_time.new_zeros(())
+        points = PaddedLayout.from_batch(batch).pad(step_time)  # (b, t)
+        smoothed = self.smooth(batch, batch.steps.broadcast(step_time), points, kept=~held_out)
         tau = self.mix(smoothed.value, smoothed.log_intensity)  # (b, t, v)
-        predicted = tau[batch.sample, batch.rank[batch.slot], batch.sensor][held_out]
+        predicted = tau[batch.sample, batch.rank[batch.step], batch.sensor][held_out]
         limit = self.config.outlier
         error = (predicted - batch.value[held_out].clamp(-limit, limit)).square()
         _, series = torch.unique(batch.senders.index[held_out], return_inverse=True)

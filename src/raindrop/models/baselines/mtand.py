@@ -81,8 +81,8 @@ class MTAND(Model):
         score = self.scores(self.clock(batch.time, like=batch.value))  # (s, h K)
         with torch.no_grad():
             top = score.new_full((batch.num_samples, score.shape[1]), -torch.inf)
-            top = top.scatter_reduce(0, batch.slot_sample[:, None].expand_as(score), score, "amax")
-        E = torch.exp((score - top[batch.slot_sample]).clamp_min(MIN_LOG_WEIGHT))
+            top = top.scatter_reduce(0, batch.step_sample[:, None].expand_as(score), score, "amax")
+        E = torch.exp((score - top[batch.step_sample]).clamp_min(MIN_LOG_WEIGHT))
         observed = batch.observed.to(E.dtype)
         total = batch.blocks.weighted_sum(E, torch.cat([dense_values(batch), observed], dim=1))  # (b, h K, 2u)
         numerator, denominator = total.chunk(2, dim=2)

@@ -72,7 +72,7 @@ class ODERNN(Model):
 
         lengths, order = torch.sort(batch.samples.counts, descending=True, stable=True)
         first = batch.samples.offsets[order]
-        running = [int((lengths > i).sum()) for i in range(int(lengths[0]) if batch.num_slots else 0)]
+        running = [int((lengths > i).sum()) for i in range(int(lengths[0]) if batch.num_steps else 0)]
         h = x.new_zeros(batch.num_samples, self.config.hidden)
         ended = []
         for i, count in enumerate(running):

@@ -100,7 +100,7 @@ class SeFT(Model):
     def forward(self, batch: Batch) -> Output:
         p = self.encode_time(self.clock.rescale(batch.time), like=batch.value)  # (s, p)
         sensor = F.one_hot(batch.sensor, batch.num_sensors).to(p.dtype)
-        s = torch.cat([batch.slots.broadcast(p), batch.value[:, None], sensor], dim=-1)  # (n, width)
+        s = torch.cat([batch.steps.broadcast(p), batch.value[:, None], sensor], dim=-1)  # (n, width)
         owner = batch.sample
         if self.encode_statics is not None:
             s = torch.cat([self.encode_statics(batch.statics), s])  # (e, width)
@@ -141,8 +141,8 @@ def cumulative_mean(batch: Batch, x: Tensor) -> Tensor:
     """(e, k) -> (e, k): the mean over the elements of the same sample up to the same time; statics come before all."""
     statics, readings = x[: len(x) - len(batch.value)], x[len(x) - len(batch.value) :]
     layout = PaddedLayout.from_batch(batch)
-    total = layout.unpad(layout.pad(batch.slots.sum(readings)).cumsum(1))  # (s, k)
-    count = layout.unpad(layout.pad(batch.slots.counts).cumsum(1))  # (s,)
+    total = layout.unpad(layout.pad(batch.steps.sum(readings)).cumsum(1))  # (s, k)
+    count = layout.unpad(layout.pad(batch.steps.counts).cumsum(1))  # (s,)
     if len(statics):
-        total, count = total + statics[batch.slot_sample], count + 1
-    return torch.cat([statics, batch.slots.broadcast(total / count[:, None])])
+        total, count = total + statics[batch.step_sample], count + 1
+    return torch.cat([statics, batch.steps.broadcast(total / count[:, None])])

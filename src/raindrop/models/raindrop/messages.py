@@ -29,7 +29,7 @@ class State:
         """(s, v, d) the embedding of every sensor at every timestamp, 0 where it has none; h (n, d) of the readings."""
         if self.embeddings is not None:
             return self.embeddings
-        return insert_readings(batch, h.new_zeros(batch.num_slots, batch.num_sensors, h.shape[-1]), h)
+        return insert_readings(batch, h.new_zeros(batch.num_steps, batch.num_sensors, h.shape[-1]), h)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class MessagePassing(nn.Module):
 
     def forward(self, batch: Batch, h: Tensor, p: Tensor, state: State) -> State:
         edges = state.edges if self.config.ablation.edge_weights else None
-        if state.embeddings is None or not batch.num_slots:
+        if state.embeddings is None or not batch.num_steps:
             mean_alpha, messages = self.send_readings(batch, h, p, edges)  # Eq. 1-2
         else:
             mean_alpha, messages = self.send_embeddings(batch, state.embeddings, state.present, p, edges)  # Eq. 1-2
@@ -119,13 +119,13 @@ class MessagePassing(nn.Module):
         mean_alpha = mean_alpha.view(batch.num_samples, batch.num_sensors, batch.num_sensors)
         if sent is None:
             return mean_alpha, None
-        return mean_alpha, Messages(batch.slots.sum(sent.numerator), batch.slots.sum(sent.denominator))
+        return mean_alpha, Messages(batch.steps.sum(sent.numerator), batch.steps.sum(sent.denominator))
 
     def messages_per_reading(
         self, batch: Batch, h: Tensor, p: Tensor, edges: Tensor | None
     ) -> tuple[Tensor, Messages | None]:
         """What every reading sends to every sensor, not yet summed over readings: alpha (n, k, v), and the messages."""
-        alpha, score = self.attention(h, batch.slots.broadcast(p), batch.num_sensors)
+        alpha, score = self.attention(h, batch.steps.broadcast(p), batch.num_sensors)
         if not self.sends_messages:
             return alpha, None
         weight = score.exp()

@@ -71,7 +71,7 @@ class Raindrop(Model):
         edges = None if state.edges is None else series.mean(state.edges)
         scores = self.head(sample, batch.statics)  # Sec. 3.5
         penalty = state.penalty + slot_penalty + self.similarity_loss(edges)  # Sec. 3.5
-        if series.pieces is not None or short.num_slots < batch.num_slots:
+        if series.pieces is not None or short.num_steps < batch.num_steps:
             beta = None  # its timestamps are not those of the batch
         if not self.config.head.members:
             return Output(scores, sample, penalty, edges, beta)

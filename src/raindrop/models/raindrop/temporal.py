@@ -98,10 +98,10 @@ class TemporalAttention(TemporalPool):
         if self.s_rank is None:
             assert self.s_bias is not None
             s = self.s_bias if self.s_time is None else p @ self.s_time + self.s_bias
-            return s.expand(batch.num_slots, self.heads)[:, None]
+            return s.expand(batch.num_steps, self.heads)[:, None]
         count = present.long().cumsum(0)
         before = torch.cat([count.new_zeros(1, count.shape[1]), count])[batch.samples.offsets]  # (b, v)
-        rank = (count - 1 - before[batch.slot_sample]).clamp_min(0)
+        rank = (count - 1 - before[batch.step_sample]).clamp_min(0)
         longest = int(rank.max()) + 1 if len(rank) else 0
         if longest > len(self.s_rank):
             raise DataError(

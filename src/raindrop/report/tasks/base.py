@@ -14,7 +14,7 @@ from raindrop.errors import DataError
 from raindrop.report.numbers import quantity_text, share_text
 from raindrop.table.event_table import EventTable
 from raindrop.tasks.base import Task
-from raindrop.tasks.bootstrap import Interval, bootstrap
+from raindrop.tasks.bootstrap import Interval
 from raindrop.tasks.metrics import ReliabilityCurve, metric_of
 from raindrop.tasks.predictions import Predictions
 
@@ -177,17 +177,12 @@ class TaskView(ABC):
 
     def by_column(self, truth: Array, predicted: Array, seed: int) -> dict[str, dict[str, Interval]]:
         """The metrics of each label or quantity with intervals, where there are several."""
-        columns = self.task.columns(truth, predicted)
-        strata = self.task.strata(truth)
-        result: dict[str, dict[str, Interval]] = {}
-        for column in columns if len(columns) > 1 else []:
-            if not len(column.rows):
-                result[column.name] = dict.fromkeys(self.metrics, Interval(np.nan, np.nan, np.nan))
-                continue
-            options: dict[str, Any] = {"metrics": self.task.metrics, "strata": strata[column.rows], "seed": seed}
-            with np.errstate(invalid="ignore", divide="ignore"):  # a draw may have one answer only
-                result[column.name] = bootstrap(column.truth, column.predicted, list(self.metrics), **options)
-        return result
+        labels = [column.name for column in self.task.columns(truth, predicted)]
+        if len(labels) == 1:
+            return {}
+        names = [f"{metric}/{label}" for label in labels for metric in self.metrics]
+        intervals = self.task.bootstrap(truth, predicted, names, seed=seed)
+        return {label: {metric: intervals[f"{metric}/{label}"] for metric in self.metrics} for label in labels}
 
     @abstractmethod
     def section(self, truth: Array, scores: Sequence[Score], regions: dict[float, Array]) -> Section:
