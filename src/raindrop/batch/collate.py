@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from copy import copy
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -21,7 +22,51 @@ MAX_SAMPLES = 512  # in one batch when no gradient is needed
 MAX_CELLS = 1 << 23  # readings x sensors, and padded times x sensors, that are worked on at once (32 MB per array)
 
 
-class Collator:
+class BatchSource(ABC):
+    """What the training loop draws batches from: items (samples, or windows of samples) by position."""
+
+    table: EventTable
+    scaler: Scaler
+    truth: NDArray[Any] | None
+    """What predictions of all items, in order, are judged by."""
+    targets: NDArray[Any] | None
+    """What the loss sees, where it is fixed before training."""
+    weights: NDArray[np.float32] | None
+    """How much each item counts in the loss."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """The number of items."""
+
+    @property
+    @abstractmethod
+    def lengths(self) -> NDArray[np.int64]:
+        """(items,) readings of each."""
+
+    @abstractmethod
+    def cells(self, positions: Positions) -> NDArray[np.int64]:
+        """(positions,) how many numbers a model works on at once for the first item, the first two, and so on."""
+
+    @abstractmethod
+    def part(self, positions: Positions) -> Self:
+        """Only the items at `positions`, scaled as here."""
+
+    @abstractmethod
+    def batch(
+        self,
+        positions: Positions,
+        *,
+        rng: np.random.Generator | None = None,
+        drop_readings: float = 0.0,
+        drop_sensors: float = 0.0,
+    ) -> Batch:
+        """The items at `positions`; with `rng`, readings and whole sensors are left out at random.
+
+        `drop_readings` and `drop_sensors` are the largest shares: each item draws its own between 0 and that.
+        """
+
+
+class Collator(BatchSource):
     """Makes batches from the samples of a table, touching only the readings of those samples."""
 
     def __init__(
@@ -50,12 +95,20 @@ class Collator:
     def num_times(self) -> NDArray[np.int64]:
         """(samples,) distinct timestamps of each sample."""
         time, owner = np.asarray(self.table.time[self.table.rows()]), np.repeat(np.arange(len(self)), self.table.count)
-        new = np.ones(len(time), dtype=bool)
-        new[1:] = (time[1:] != time[:-1]) | (owner[1:] != owner[:-1])
+        new = first_of_each_step(time, owner)
         return np.bincount(owner[new], minlength=len(self))
 
-    def part(self, positions: Positions) -> Collator:
-        """Only the samples at `positions`, scaled as here."""
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        return self.table.count
+
+    def cells(self, positions: Positions) -> NDArray[np.int64]:
+        """Readings x sensors for models on flat readings; samples x longest series x sensors for those on a grid."""
+        flat = np.cumsum(self.table.count[positions])
+        padded = np.maximum.accumulate(self.num_times[positions]) * np.arange(1, len(positions) + 1)
+        return np.maximum(flat, padded) * len(self.scaler.sensors)
+
+    def part(self, positions: Positions) -> Self:
         part = copy(self)
         part.__dict__.pop("num_times", None)
         part.table, part.statics = self.table[positions], self.statics[positions]
@@ -72,10 +125,6 @@ class Collator:
         drop_readings: float = 0.0,
         drop_sensors: float = 0.0,
     ) -> Batch:
-        """The samples at `positions`; with `rng`, readings and whole sensors are left out at random.
-
-        `drop_readings` and `drop_sensors` are the largest shares: each sample draws its own between 0 and that.
-        """
         table, width = self.table, len(self.scaler.sensors)
         rows = table.rows(positions)
         owner = np.repeat(np.arange(len(positions)), table.count[positions])
@@ -90,8 +139,7 @@ class Collator:
         if not keep.all():
             rows, owner, sensor = rows[keep], owner[keep], sensor[keep]
         time = np.asarray(table.time[rows])
-        new = np.ones(len(rows), dtype=bool)
-        new[1:] = (time[1:] != time[:-1]) | (owner[1:] != owner[:-1])
+        new = first_of_each_step(time, owner)
         value = self.scaler.scale_values(np.asarray(table.value[rows]), sensor)
         return Batch(
             value=torch.from_numpy(value),
@@ -106,25 +154,29 @@ class Collator:
         )
 
 
-def in_order(data: Collator) -> Iterator[Batch]:
-    """All samples in order, as batches of bounded size."""
+def first_of_each_step(time: NDArray[np.float64], owner: Positions) -> NDArray[np.bool_]:
+    """(n,) whether a reading is the first of its timestamp; readings lie in (owner, time) order."""
+    new = np.ones(len(time), dtype=bool)
+    new[1:] = (time[1:] != time[:-1]) | (owner[1:] != owner[:-1])
+    return new
+
+
+def in_order(data: BatchSource) -> Iterator[Batch]:
+    """All items in order, as batches of bounded size."""
     for positions in bounded(data, np.arange(len(data)), MAX_SAMPLES):
         yield data.batch(positions)
 
 
-def bounded(data: Collator, positions: Positions, max_samples: int | None = None) -> Iterator[Positions]:
+def bounded(data: BatchSource, positions: Positions, max_items: int | None = None) -> Iterator[Positions]:
     """Cut `positions` into runs so that what a model allocates for each stays bounded.
 
-    That is readings x sensors for models on flat readings, and samples x longest series x sensors for models on a
-    padded grid. A sample that is larger than the bound is a run of its own.
+    An item that is larger than the bound is a run of its own.
     """
-    sensors, most = len(data.scaler.sensors), max_samples or len(positions)
+    most = max_items or len(positions)
     start = 0
     while start < len(positions):
         run = positions[start : start + most]
-        flat = np.cumsum(data.table.count[run])
-        padded = np.maximum.accumulate(data.num_times[run]) * np.arange(1, len(run) + 1)
-        fitting = int(np.searchsorted(np.maximum(flat, padded) * sensors, MAX_CELLS, side="right"))
+        fitting = int(np.searchsorted(data.cells(run), MAX_CELLS, side="right"))
         run = run[: max(fitting, 1)]
         yield run
         start += len(run)

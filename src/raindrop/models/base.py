@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from raindrop.batch.batch import Batch
-from raindrop.batch.collate import Collator
+from raindrop.batch.collate import BatchSource
 from raindrop.tasks.base import Task
 
 
@@ -61,10 +61,10 @@ class Model(nn.Module, ABC):
         """What the training loop trains: the model itself, unless it holds a network beside something else."""
         return self
 
-    def prepare(self, training: Collator, validation: Collator | None, seed: int) -> None:
+    def prepare(self, training: BatchSource, validation: BatchSource | None, seed: int) -> None:
         """Learn what must be known before the first training step, and keep it in buffers; most need nothing."""
 
-    def finish(self, validation: Collator | None) -> dict[str, Any]:
+    def finish(self, validation: BatchSource | None) -> dict[str, Any]:
         """Choose what must be chosen once training is over, and keep it in buffers; returns notes about it."""
         return {}
 
@@ -73,5 +73,5 @@ class DirectModel(Model):
     """A model that is not trained by gradients; what it learned are its buffers."""
 
     @abstractmethod
-    def fit(self, training: Collator, validation: Collator | None, seed: int) -> list[dict[str, Any]]:
+    def fit(self, training: BatchSource, validation: BatchSource | None, seed: int) -> list[dict[str, Any]]:
         """Learn in place, ready to predict; one record per round, as the training loop gives one per epoch."""

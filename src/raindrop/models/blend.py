@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from raindrop.batch.batch import Batch
-from raindrop.batch.collate import Collator, in_order
+from raindrop.batch.collate import BatchSource, in_order
 from raindrop.models.base import DataSpec, Model, Output
 from raindrop.models.boosting import TreesConfig
 from raindrop.models.raindrop.config import RaindropConfig
@@ -67,12 +67,12 @@ class Blend(Model):
         scores = self.task.mix(output.scores, trees, float(self.share), bool(self.of_scores))
         return replace(output, scores=scores, members=None)
 
-    def prepare(self, training: Collator, validation: Collator | None, seed: int) -> None:
+    def prepare(self, training: BatchSource, validation: BatchSource | None, seed: int) -> None:
         """Grow the trees first, so that a problem with them shows before the network's long training."""
         self.trees.fit(training, validation, seed)
         self.raindrop.prepare(training, validation, seed)
 
-    def finish(self, validation: Collator | None) -> dict[str, Any]:
+    def finish(self, validation: BatchSource | None) -> dict[str, Any]:
         """Choose how to mix; the notes have the choice and the validation metrics of either part and of both."""
         if validation is None:
             self._choose(0.5, True)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from raindrop.batch.batch import Batch
-from raindrop.batch.collate import Collator
+from raindrop.batch.collate import BatchSource
 from raindrop.batch.summaries import details_of, summaries_of
 from raindrop.models.base import DataSpec, DirectModel, Output
 from raindrop.models.boosting import Nodes, Samples, TreesConfig, grow
@@ -125,7 +125,7 @@ class Trees(DirectModel):
 
     # ---------------------------------------------------------------- learning
 
-    def fit(self, training: Collator, validation: Collator | None, seed: int) -> list[dict[str, Any]]:
+    def fit(self, training: BatchSource, validation: BatchSource | None, seed: int) -> list[dict[str, Any]]:
         """Grow trees; with validation samples, keep the number of rounds with the lowest loss on them."""
         x = self.columns_of(training)
         x_validation = None if validation is None else self.columns_of(validation)
@@ -149,13 +149,13 @@ class Trees(DirectModel):
         self.eval()
         return merge_histories(histories, self.task.loss_name)
 
-    def columns_of(self, data: Collator) -> NDArray[np.float64]:
+    def columns_of(self, data: BatchSource) -> NDArray[np.float64]:
         """(samples, columns) of all samples."""
         chunks = np.split(np.arange(len(data)), range(CHUNK, len(data), CHUNK))
         return np.concatenate([self.columns(data.batch(positions)).numpy() for positions in chunks])
 
 
-def select(x: NDArray[np.float64], data: Collator, problem: BoostingProblem) -> Samples:
+def select(x: NDArray[np.float64], data: BatchSource, problem: BoostingProblem) -> Samples:
     """The samples whose target is known to this problem."""
     target = problem.targets(cast(NDArray[Any], data.targets))
     known = ~np.isnan(target) if target.dtype.kind == "f" else np.ones(len(target), dtype=bool)

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
-from raindrop.batch.collate import Collator
+from raindrop.batch.collate import BatchSource
 from raindrop.models.base import DataSpec
 from raindrop.models.boosting import TreesConfig
 from raindrop.models.registry import MODELS
@@ -33,7 +33,7 @@ Folds = list[tuple[NDArray[np.int64], NDArray[np.int64]]]
 
 
 def soft_targets(
-    training: Collator, spec: DataSpec, weight: float, seed: int, show: bool = False
+    training: BatchSource, spec: DataSpec, weight: float, seed: int, show: bool = False
 ) -> NDArray[Any] | None:
     """Targets in which the trees' predictions count `weight`; None where they are no better than a constant.
 
@@ -70,7 +70,7 @@ def folds(strata: NDArray[np.int64], groups: NDArray[np.int64] | None, seed: int
     return list(splitter.split(np.zeros(len(strata)), strata, groups))
 
 
-def groups_of(training: Collator) -> NDArray[np.int64] | None:
+def groups_of(training: BatchSource) -> NDArray[np.int64] | None:
     """(samples,) a number for the group of each sample; None where the table has no groups."""
     name = training.table.roles.group
     return None if name is None else group_or_own_codes(training.table.samples[name])

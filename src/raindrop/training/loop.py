@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from raindrop.batch.collate import Collator, bounded, plan_batches
+from raindrop.batch.collate import BatchSource, bounded, plan_batches
 from raindrop.errors import ConfigError, MissingExtraError, TrainingError
 from raindrop.files import to_json, write_text
 from raindrop.models.base import Model, Output
@@ -37,8 +37,8 @@ _ADVICE = "Lower train.learning_rate, set train.max_grad_norm=1, or look for ext
 
 def train(
     model: Model,
-    training: Collator,
-    validation: Collator | None,
+    training: BatchSource,
+    validation: BatchSource | None,
     config: TrainConfig,
     *,
     task: Task,
@@ -56,7 +56,7 @@ def train(
     with the weights of the epoch that validated best, or the last ones where there is no validation.
     """
     metric = task.require_metric(config.metric)
-    strata = task.strata(cast(NDArray[Any], training.truth))
+    strata = np.zeros(len(training), dtype=np.int64) if training.truth is None else task.strata(training.truth)
     balanced = config.sampling == "balanced" or (config.sampling == "auto" and _imbalanced(strata))
     model.to(device)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -89,7 +89,7 @@ def train(
                 config.batch_size,
                 np.random.default_rng([seed, epoch]),
                 strata=strata,
-                lengths=training.table.count,
+                lengths=training.lengths,
                 balanced=balanced,
                 bucketed=config.bucketed,
             )
@@ -142,7 +142,7 @@ def train(
 
 def _step(
     model: Model,
-    training: Collator,
+    training: BatchSource,
     positions: NDArray[np.int64],
     config: TrainConfig,
     task: Task,

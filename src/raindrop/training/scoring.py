@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from raindrop.batch.batch import Batch
-from raindrop.batch.collate import Collator, in_order
+from raindrop.batch.collate import BatchSource, in_order
 from raindrop.models.base import Model, Output
 from raindrop.training import distributed
 from raindrop.training.progress import bar
 
 
 def run_model(
-    model: Model, data: Collator, device: str = "cpu", *, show: bool = False
+    model: Model, data: BatchSource, device: str = "cpu", *, show: bool = False
 ) -> Iterator[tuple[Batch, Output]]:
     """Each batch of the samples, in order, with the model's output for it."""
     model.eval()
@@ -31,8 +31,8 @@ def run_model(
             update(done, [])
 
 
-def scores_of(model: Model, data: Collator, device: str = "cpu", *, show: bool = False) -> Tensor:
-    """(samples, output) on the CPU; several processes share the work, and each gets all of it."""
+def scores_of(model: Model, data: BatchSource, device: str = "cpu", *, show: bool = False) -> Tensor:
+    """(items, output) on the CPU; several processes share the work, and each gets all of it."""
     if not len(data):
         raise ValueError("there are no samples to score")
     if distributed.size() == 1:

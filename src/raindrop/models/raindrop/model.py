@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from raindrop.batch.batch import Batch
-from raindrop.batch.collate import Collator
+from raindrop.batch.collate import BatchSource
 from raindrop.errors import DataError, suggest
 from raindrop.models.base import DataSpec, Model, Output
 from raindrop.models.layers import Head, TimeEncoding, uniform
@@ -51,7 +51,7 @@ class Raindrop(Model):
             members=config.head.members,
         )
 
-    def prepare(self, training: Collator, validation: Collator | None, seed: int) -> None:
+    def prepare(self, training: BatchSource, validation: BatchSource | None, seed: int) -> None:
         """Learn the scales and bins of the slots from the training series as the model will see them."""
         if self.slots is not None:
             self.slots.learn(training, lambda batch: ShortSeries.from_batch(batch, self.config.long_series).batch)

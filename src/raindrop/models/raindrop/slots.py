@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from raindrop.batch.batch import Batch
-from raindrop.batch.collate import Collator
+from raindrop.batch.collate import BatchSource
 from raindrop.batch.summaries import SUMMARIES, summaries_of
 from raindrop.models.base import DataSpec
 from raindrop.models.layers import Clock, uniform
@@ -149,7 +149,7 @@ class Slots(nn.Module):
         self.context_dim = 2 * dim
         self.messages = SlotMessages(M, dim, config.rank) if config.rank and messages else None
 
-    def learn(self, training: Collator, shorten: Callable[[Batch], Batch] = lambda batch: batch) -> None:
+    def learn(self, training: BatchSource, shorten: Callable[[Batch], Batch] = lambda batch: batch) -> None:
         """Set scales and knots from training samples, with their long series shortened by `shorten`."""
         chosen = np.linspace(0, len(training) - 1, min(len(training), MAX_SAMPLES)).astype(np.int64)
         chunks = np.array_split(chosen, -(-len(chosen) // 512))
