@@ -23,6 +23,25 @@ class Grid:
 
 
 @dataclass(frozen=True)
+class Queries:
+    """Readings that are asked for: sensor `sensor` of sample `sample` at `time`."""
+
+    sample: Tensor  # (q,)
+    sensor: Tensor  # (q,)
+    time: Tensor  # (q,) double, on the CPU
+
+    def __len__(self) -> int:
+        return len(self.sample)
+
+    def __getitem__(self, rows: Any) -> Queries:
+        return Queries(self.sample[rows], self.sensor[rows], self.time[rows])
+
+    def to(self, device: torch.device | str) -> Queries:
+        """The same queries on another device, but for their times."""
+        return Queries(self.sample.to(device), self.sensor.to(device), self.time)
+
+
+@dataclass(frozen=True)
 class Batch:
     """Readings n of samples b; a step s is one distinct timestamp of one sample. All lie in (sample, time) order."""
 
@@ -35,6 +54,7 @@ class Batch:
     num_sensors: int
     target: Tensor | None = None  # (b,) or (b, ...) what the task's loss compares scores with
     weight: Tensor | None = None  # (b,) how much each sample counts in the loss
+    queries: Queries | None = None  # readings that are asked for; target and weight are then theirs
 
     @property
     def num_samples(self) -> int:
@@ -123,7 +143,7 @@ class Batch:
         moved: dict[str, Any] = {
             name: value.to(device)
             for name in self.__dataclass_fields__
-            if name != "time" and isinstance(value := getattr(self, name), Tensor)
+            if name != "time" and isinstance(value := getattr(self, name), Tensor | Queries)
         }
         return replace(self, **moved)
 

@@ -20,7 +20,7 @@ from raindrop.benchmark.ranking import rank_sensors
 from raindrop.benchmark.spec import Data, Experiment, Row, Setting, Splits
 from raindrop.benchmark.store import Store
 from raindrop.errors import ConfigError, ResumeError
-from raindrop.estimators import Estimator, estimator_type, load, make_estimator
+from raindrop.estimators import SampleEstimator, estimator_type, load, make_estimator
 from raindrop.files import content_checksum, to_json
 from raindrop.models.registry import MODELS
 from raindrop.table.event_table import EventTable
@@ -62,7 +62,7 @@ class Job:
         seed = f", seed {self.seed}" if len(self.experiment.seeds) > 1 else ""
         return f"{self.experiment.name}: {self.row.name}, {scenario}split {self.split_number}{seed}"
 
-    def estimator(self) -> Estimator:
+    def estimator(self) -> SampleEstimator:
         """The job's estimator, not fitted."""
         return row_estimator(self.experiment.data, self.row, self.seed, self.split_number)
 
@@ -144,7 +144,7 @@ def _summarise_data(data: Data, table: EventTable) -> DataSummary:
     return DataSummary(*size, shares, positive)
 
 
-def row_estimator(data: Data, row: Row, seed: int, split_number: int) -> Estimator:
+def row_estimator(data: Data, row: Row, seed: int, split_number: int) -> SampleEstimator:
     """The estimator of a row, not fitted. Split 1 uses the seed itself, split 2 the next one, and so on."""
     return make_estimator(
         data.task,
@@ -159,7 +159,7 @@ def row_estimator(data: Data, row: Row, seed: int, split_number: int) -> Estimat
 
 
 def _job_key(
-    clf: Estimator, where: str, plugin_checksums: Mapping[str, str], table: EventTable, subsets: Sequence[str]
+    clf: SampleEstimator, where: str, plugin_checksums: Mapping[str, str], table: EventTable, subsets: Sequence[str]
 ) -> str:
     model = _describe_model(clf, where)
     if clf.model in plugin_checksums:
@@ -167,7 +167,7 @@ def _job_key(
     return content_checksum([VERSION, model, table.fingerprint, subsets])[:32]
 
 
-def _describe_model(clf: Estimator, where: str) -> dict[str, Any]:
+def _describe_model(clf: SampleEstimator, where: str) -> dict[str, Any]:
     """What is trained. Settings at their default are left out, so that adding a setting changes no key."""
     try:
         resolved = clf.resolved()
@@ -221,7 +221,9 @@ def run_job(job: Job, store: Store) -> None:
     store.append_metrics(job.key, rows)
 
 
-def _trained_estimator(job: Job, train: EventTable, val: EventTable, store: Store) -> tuple[Estimator, float | None]:
+def _trained_estimator(
+    job: Job, train: EventTable, val: EventTable, store: Store
+) -> tuple[SampleEstimator, float | None]:
     """The fitted estimator and the seconds of training, where known; a blend's network is not counted."""
     seconds = 0.0
     if store.is_trained(job.key):
@@ -236,7 +238,7 @@ def _trained_estimator(job: Job, train: EventTable, val: EventTable, store: Stor
     return clf, max(seconds, epoch_seconds) or None  # after a kill only the epochs' own times are known
 
 
-def _blend_network(job: Job, train: EventTable, val: EventTable, store: Store) -> Estimator | None:
+def _blend_network(job: Job, train: EventTable, val: EventTable, store: Store) -> SampleEstimator | None:
     """Of a blend: its network, trained and stored as that of a row of its own, so that it is trained once."""
     if job.network_key is None:
         return None
@@ -246,10 +248,13 @@ def _blend_network(job: Job, train: EventTable, val: EventTable, store: Store) -
             if claimed:
                 return _fit(job.estimator().network_alone(), train, val, run)
         time.sleep(POLL_SECONDS)  # another process is training it
-    return load(run)
+    network: SampleEstimator = load(run)
+    return network
 
 
-def _fit(clf: Estimator, train: EventTable, val: EventTable, run: Path, network: Estimator | None = None) -> Estimator:
+def _fit(
+    clf: SampleEstimator, train: EventTable, val: EventTable, run: Path, network: SampleEstimator | None = None
+) -> SampleEstimator:
     """Fit, resuming the stored run. A run that was begun with other settings is deleted and begun anew.
 
     A blend whose stored `network` was trained with other settings trains its own.
@@ -266,7 +271,7 @@ def _fit(clf: Estimator, train: EventTable, val: EventTable, run: Path, network:
 
 
 def apply_setting(
-    setting: Setting, table: EventTable, job: Job, clf: Estimator, train: EventTable, store: Store
+    setting: Setting, table: EventTable, job: Job, clf: SampleEstimator, train: EventTable, store: Store
 ) -> EventTable:
     """The table with the setting's sensors hidden; which ones depends on the split, never on the model.
 
@@ -285,7 +290,7 @@ def apply_setting(
     return hide_sensors(table, most_informative, values=values)
 
 
-def _describe_run(job: Job, clf: Estimator, training_seconds: float | None) -> dict[str, Any]:
+def _describe_run(job: Job, clf: SampleEstimator, training_seconds: float | None) -> dict[str, Any]:
     """The columns that every stored row of a job has, whatever the setting."""
     chosen_metric = clf.task_.require_metric(clf.resolved()["train"]["metric"])
     best_epoch, best = None, None

@@ -14,7 +14,7 @@ from raindrop.cli.samples import console, drop_unlabelled, labelled_samples, sel
 from raindrop.cli.train import Words, read_for
 
 if TYPE_CHECKING:  # torch and polars load only when a command needs them
-    from raindrop.estimators import Estimator
+    from raindrop.estimators import SampleEstimator
     from raindrop.table.event_table import EventTable
 
 Folders = Annotated[tuple[Path, ...], Parameter(consume_multiple=True)]
@@ -113,7 +113,7 @@ def _conversion_notes(data: Path) -> dict[str, str]:
     return {"Left out or changed by the converter": "; ".join(lines)} if lines else {}
 
 
-def _trees(run: Path, table: EventTable, estimator: Estimator) -> dict[str, Estimator]:
+def _trees(run: Path, table: EventTable, estimator: SampleEstimator) -> dict[str, SampleEstimator]:
     """Trees of the same task, trained on the run's training samples, where the table has them.
 
     None where the model is trees itself. Their settings are the defaults.

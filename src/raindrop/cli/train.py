@@ -13,7 +13,7 @@ from raindrop.cli.samples import console, drop_unlabelled, read_table, select_ru
 from raindrop.errors import ConfigError
 
 if TYPE_CHECKING:  # torch and polars load only when a command needs them
-    from raindrop.estimators import Estimator
+    from raindrop.estimators import SampleEstimator
     from raindrop.table.event_table import EventTable
 
 Words = Annotated[tuple[str, ...], Parameter(consume_multiple=True)]
@@ -212,7 +212,7 @@ def predict(
     console.print(f"wrote {len(chosen):,} predictions to {escape(str(out))}")
 
 
-def read_for(estimator: Estimator, data: Path, label: tuple[str, ...] = ()) -> EventTable:
+def read_for(estimator: SampleEstimator, data: Path, label: tuple[str, ...] = ()) -> EventTable:
     """The table with the columns that the estimator predicts, or the one named instead, as its label."""
     table = read_table(data, None, (), None)
     labels = estimator.task_.labels
@@ -234,7 +234,7 @@ def _require(table: EventTable, name: str) -> bool:
     return True
 
 
-def print_positive(estimator: Estimator, *, chosen: bool) -> None:
+def print_positive(estimator: SampleEstimator, *, chosen: bool) -> None:
     """Which of two classes the metrics are about."""
     positive = getattr(estimator, "positive_", None)
     if positive is not None:
@@ -243,7 +243,7 @@ def print_positive(estimator: Estimator, *, chosen: bool) -> None:
         console.print(f"positive class: '{escape(str(positive))}'{escape(how)}")
 
 
-def print_mixture(estimator: Estimator) -> None:
+def print_mixture(estimator: SampleEstimator) -> None:
     """Of a blend: how it is mixed, and how good each part was on the validation samples."""
     notes = estimator.notes_
     if "share_of_raindrop" not in notes:
@@ -255,7 +255,7 @@ def print_mixture(estimator: Estimator) -> None:
         console.print(f"validation, {name}: " + ", ".join(f"{key} {value:.4f}" for key, value in known.items()))
 
 
-def _print_summary(estimator: Estimator, parts: dict[str, EventTable]) -> None:
+def _print_summary(estimator: SampleEstimator, parts: dict[str, EventTable]) -> None:
     for name in ("val", "test"):
         if name in parts and len(parts[name]):
             metrics = list(estimator.evaluate(parts[name]).items())[:3]

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 
 from raindrop.errors import ConfigError, DataError, suggest
-from raindrop.estimators.base import Estimator
 from raindrop.estimators.inputs import no_holdout_warning
+from raindrop.estimators.samples import SampleEstimator
 from raindrop.table.event_table import EventTable
 from raindrop.table.splits import stratified_parts
 from raindrop.tasks.calibration import METHODS, Calibrator, Method
@@ -21,7 +21,7 @@ from raindrop.tasks.conformal import ConformalSets
 from raindrop.tasks.predictions import ClassPredictions
 
 
-class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
+class Classifier(ClassifierMixin, SampleEstimator):  # type: ignore[misc]
     """Predict one of several classes, by any model of the library.
 
     model: its name; preset: "paper" (as published), "tuned" (the best we know) or, for Raindrop, "graph" (for looking

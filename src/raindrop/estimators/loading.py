@@ -12,24 +12,27 @@ from raindrop.estimators.base import Estimator
 from raindrop.estimators.classifier import Classifier
 from raindrop.estimators.multilabel import MultiLabelClassifier
 from raindrop.estimators.persistence import read_model
+from raindrop.estimators.readings import REGISTRY as READINGS_ESTIMATORS
 from raindrop.estimators.regressor import Regressor
-from raindrop.models.registry import MODELS
+from raindrop.estimators.samples import SampleEstimator
+from raindrop.models.registry import MODELS, QUERY_MODELS
+from raindrop.tasks.readings import ReadingsAt
 from raindrop.version import VERSION
 
-ESTIMATORS: dict[str, type[Estimator]] = {
+ESTIMATORS: dict[str, type[SampleEstimator]] = {
     kind.task_type.name: kind for kind in (Classifier, MultiLabelClassifier, Regressor)
 }
 """The estimator of each task, by the task's name."""
 
 
-def estimator_type(task: str) -> type[Estimator]:
+def estimator_type(task: str) -> type[SampleEstimator]:
     """The estimator of a task; an error suggests a task that exists."""
     if task not in ESTIMATORS:
         raise ConfigError(f"Unknown task '{task}': {suggest(task, ESTIMATORS)}")
     return ESTIMATORS[task]
 
 
-def make_estimator(task: str, model: str, labels: Sequence[str], **options: Any) -> Estimator:
+def make_estimator(task: str, model: str, labels: Sequence[str], **options: Any) -> SampleEstimator:
     """An estimator for these label columns, not fitted; none means the table's own.
 
     An option that this estimator does not have is an error unless it is None.
@@ -49,11 +52,15 @@ def make_estimator(task: str, model: str, labels: Sequence[str], **options: Any)
     return kind(model, **options)
 
 
-def load(folder: str | os.PathLike[str]) -> Estimator:
+def load(folder: str | os.PathLike[str]) -> Any:
     """The fitted estimator that `save` or `raindrop train` wrote."""
-    about, tensors = read_model(Path(folder), set(MODELS))
+    about, tensors = read_model(Path(folder), {*MODELS, *QUERY_MODELS})
     try:
-        kind = estimator_type(about["task"]["name"])
+        kind: type[Estimator]
+        if about["task"]["name"] == ReadingsAt.name:
+            kind = READINGS_ESTIMATORS[about["state"]["estimator"]]
+        else:
+            kind = estimator_type(about["task"]["name"])
         return kind._restore(about, tensors, kind.task_type.from_dict(about["task"]))
     except (ConfigError, KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]

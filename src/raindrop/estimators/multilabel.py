@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 
 from raindrop.errors import ConfigError, suggest
-from raindrop.estimators.base import Estimator
 from raindrop.estimators.classifier import calibration_halves
 from raindrop.estimators.inputs import label_names, with_columns
+from raindrop.estimators.samples import SampleEstimator
 from raindrop.table.event_table import EventTable
 from raindrop.tasks.calibration import METHODS, Calibrator, Method
 from raindrop.tasks.conformal import ConformalSets
@@ -20,7 +20,7 @@ from raindrop.tasks.multilabel import MultiLabel
 from raindrop.tasks.predictions import LabelPredictions
 
 
-class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
+class MultiLabelClassifier(ClassifierMixin, SampleEstimator):  # type: ignore[misc]
     """Predict several yes/no labels at once, by any model of the library.
 
     labels: the columns of the samples table to predict, each true/false, 1/0 or yes/no, empty where unknown: an

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 
 from raindrop.errors import ConfigError
-from raindrop.estimators.base import Estimator
 from raindrop.estimators.inputs import label_names, with_columns
+from raindrop.estimators.samples import SampleEstimator
 from raindrop.table.event_table import EventTable
 from raindrop.tasks.conformal import ConformalIntervals
 from raindrop.tasks.metrics import r2
@@ -19,7 +19,7 @@ from raindrop.tasks.predictions import QuantityPredictions
 from raindrop.tasks.regression import Loss, Regression
 
 
-class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
+class Regressor(RegressorMixin, SampleEstimator):  # type: ignore[misc]
     """Predict one or several quantities, by any model of the library.
 
     label: the column of the samples table to predict, or a list of columns; the table's own label where not given. A

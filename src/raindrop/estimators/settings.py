@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -19,6 +19,7 @@ from raindrop.training.config import TrainConfig
 class Settings(BaseEstimator):  # type: ignore[misc]
     """The arguments, kept as they came, and the settings they stand for."""
 
+    registry: ClassVar[Mapping[str, Entry]] = MODELS
     model: str
     preset: str
     config: Mapping[str, Any] | None
@@ -32,9 +33,9 @@ class Settings(BaseEstimator):  # type: ignore[misc]
         """Raise on arguments that the subclass knows to be impossible."""
 
     def _configs(self) -> tuple[Entry, Any, TrainConfig]:
-        if self.model not in MODELS:
-            raise ConfigError(f"Unknown model '{self.model}': {suggest(self.model, MODELS)}")
-        entry = MODELS[self.model]
+        if self.model not in self.registry:
+            raise ConfigError(f"Unknown model '{self.model}': {suggest(self.model, self.registry)}")
+        entry = self.registry[self.model]
         if self.preset not in entry.presets:
             raise ConfigError(
                 f"Model '{self.model}' has no preset '{self.preset}': {suggest(self.preset, entry.presets)}"

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from raindrop.batch.batch import Batch
 from raindrop.errors import ConfigError, DataError
-from raindrop.estimators.base import Estimator
+from raindrop.estimators.samples import SampleEstimator
 from raindrop.graphs.graph import SensorGraphs
 from raindrop.models.raindrop.model import Raindrop
 from raindrop.table.event_table import EventTable
@@ -40,7 +40,7 @@ class Faithfulness:
 
 
 def faithfulness(
-    estimator: Estimator,
+    estimator: SampleEstimator,
     table: EventTable,
     graphs: SensorGraphs | None = None,
     *,
@@ -90,7 +90,7 @@ def faithfulness(
 
 
 def _changes(
-    estimator: Estimator,
+    estimator: SampleEstimator,
     batch: Batch,
     weight: Tensor,
     shares: Sequence[float],
@@ -114,7 +114,7 @@ def _changes(
     return np.stack([change[0], change[1:].mean(0)])
 
 
-def probabilities_with(estimator: Estimator, batch: Batch, keep: Tensor | None) -> NDArray[np.float64]:
+def probabilities_with(estimator: SampleEstimator, batch: Batch, keep: Tensor | None) -> NDArray[np.float64]:
     """(b, class) the calibrated probabilities with only the edges in `keep` (b, u, v), or with all of them."""
     kept = None if keep is None else keep.to(batch.value)
     with torch.inference_mode():

@@ -10,7 +10,7 @@ from torch import Tensor
 from raindrop.batch.batch import Batch
 from raindrop.batch.host import to_numpy
 from raindrop.errors import ConfigError, DataError
-from raindrop.estimators.base import Estimator
+from raindrop.estimators.samples import SampleEstimator
 from raindrop.graphs.empty import no_shared_times_reason
 from raindrop.graphs.graph import SensorGraphs
 from raindrop.models.raindrop.messages import MessagePassing, Messages
@@ -20,7 +20,7 @@ from raindrop.table.event_table import EventTable
 EMPTY_REASON = "no two sensors are read at the same time, or no message changes a predicted reading"
 
 
-def information_graphs(estimator: Estimator, table: EventTable) -> SensorGraphs:
+def information_graphs(estimator: SampleEstimator, table: EventTable) -> SensorGraphs:
     """One graph per sample; the weight of u -> v is how much worse v's readings are predicted without u's messages.
 
     It is the mean increase of the squared error, in units of v's variance, over the times at which both were read:
@@ -40,7 +40,7 @@ def information_graphs(estimator: Estimator, table: EventTable) -> SensorGraphs:
     return SensorGraphs(estimator.scaler_.sensors, table.ids, np.concatenate(weights), reason)
 
 
-def attention_over_time(estimator: Estimator, table: EventTable) -> pl.DataFrame:
+def attention_over_time(estimator: SampleEstimator, table: EventTable) -> pl.DataFrame:
     """How much each sensor of each sample attends to each of its times (beta of Eq. 4), as a tidy frame.
 
     The weights of a sensor sum to 1 over a sample. `observed` says whether the sensor was read at that time; where it

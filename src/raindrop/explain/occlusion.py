@@ -12,8 +12,8 @@ from rich.progress import track
 from scipy.special import logit
 
 from raindrop.errors import ConfigError, DataError, suggest
-from raindrop.estimators.base import Estimator
 from raindrop.estimators.classifier import Classifier
+from raindrop.estimators.samples import SampleEstimator
 from raindrop.table.event_table import EventTable
 
 MAX_READINGS = 400_000  # of the copies that are scored together
@@ -39,7 +39,7 @@ def sensor_contributions(classifier: Classifier, table: EventTable, target: Any 
 
 
 def predictions_without_sensors(
-    estimator: Estimator, table: EventTable
+    estimator: SampleEstimator, table: EventTable
 ) -> tuple[Positions, Positions, NDArray[np.float32]]:
     """Of each sample and each sensor with readings in it: their positions, and the prediction without the sensor.
 
@@ -99,7 +99,7 @@ def _rank_in_sample(count: Positions) -> Positions:
     return rank
 
 
-def _chunks(estimator: Estimator, table: EventTable, sample: Positions) -> Iterable[Positions]:
+def _chunks(estimator: SampleEstimator, table: EventTable, sample: Positions) -> Iterable[Positions]:
     """Positions in `sample`, one copy of a sample each, in chunks of bounded size; with a progress bar if enabled."""
     number = np.cumsum(table.count[sample]) // MAX_READINGS
     chunks = np.split(np.arange(len(sample)), np.flatnonzero(np.diff(number)) + 1) if len(sample) else []

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from raindrop.batch.batch import Batch
 from raindrop.batch.host import to_numpy
 from raindrop.errors import ConfigError, DataError
-from raindrop.estimators.base import Estimator
+from raindrop.estimators.samples import SampleEstimator
 from raindrop.graphs.empty import no_shared_times_reason
 from raindrop.graphs.graph import SensorGraph
 from raindrop.models.raindrop.model import Raindrop
@@ -68,7 +68,7 @@ class Moments:
 
 
 def probe_graph(
-    estimator: Estimator, table: EventTable, predict: Predict = "now", name: str = "linear probe"
+    estimator: SampleEstimator, table: EventTable, predict: Predict = "now", name: str = "linear probe"
 ) -> SensorGraph:
     """One graph for all samples; the weight of u -> v is the share of v's variance that only u's embeddings explain.
 

@@ -44,6 +44,7 @@ class Output:
     edges: Tensor | None = None  # (b, u, v) weight of the edge from sensor u to sensor v
     time_weights: Tensor | None = None  # (s, v) attention of sensor v to timestamp s, sums to 1 over a sample
     members: Tensor | None = None  # (b, member, output) scores of each member of an ensemble
+    senders: Tensor | None = None  # (q, u) how much each sensor informed each query
 
 
 class Model(nn.Module, ABC):

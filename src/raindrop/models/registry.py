@@ -13,11 +13,19 @@ from raindrop.models.baselines.mtand import MTAND, MTANDConfig
 from raindrop.models.baselines.mtgnn import MTGNN, MTGNNConfig
 from raindrop.models.baselines.odernn import ODERNN, ODERNNConfig
 from raindrop.models.baselines.seft import SeFT, SeFTConfig
+from raindrop.models.baselines.simple_imputation import (
+    LastValue,
+    LinearInterpolation,
+    NearestSensors,
+    NoConfig,
+    SensorMean,
+)
 from raindrop.models.baselines.transformer import Transformer, TransformerConfig
 from raindrop.models.blend import Blend, BlendConfig
 from raindrop.models.boosting import TreesConfig
 from raindrop.models.raindrop.config import RaindropConfig
 from raindrop.models.raindrop.model import Raindrop
+from raindrop.models.raindrop.queries import QueryConfig, RaindropQueries
 from raindrop.models.trees import Trees
 
 
@@ -176,3 +184,30 @@ MODELS: dict[str, Entry] = {
     "mtgnn": Entry(MTGNN, MTGNNConfig, {"paper": {}, "tuned": MTGNN_TUNED}),
     "odernn": Entry(ODERNN, ODERNNConfig, {"paper": {}, "tuned": {"train": TUNED_SMALL_BATCHES}}),
 }
+
+# Chosen on validation windows of AQI-36 and validation patients of P12; docs/log.md has the measurements.
+QUERIES_TUNED: dict[str, dict[str, Any]] = {
+    "model": {},
+    "train": {
+        "epochs": 20,
+        "min_steps": 3000,
+        "batch_readings": 40_000,
+        "sampling": "natural",
+        "optimiser": "adamw",
+        "learning_rate": 8e-3,
+        "weight_decay": 1e-4,
+        "schedule": "cosine",
+        "warmup": 0.02,
+        "max_grad_norm": 1.0,
+        "ema_decay": 0.995,
+    },
+}
+
+QUERY_MODELS: dict[str, Entry] = {
+    "raindrop": Entry(RaindropQueries, QueryConfig, {"tuned": QUERIES_TUNED}),
+    "mean": Entry(SensorMean, NoConfig, {"tuned": {}}),
+    "last": Entry(LastValue, NoConfig, {"tuned": {}}),
+    "linear": Entry(LinearInterpolation, NoConfig, {"tuned": {}}),
+    "nearest": Entry(NearestSensors, NoConfig, {"tuned": {}}),
+}
+"""The models that answer queries: the value of a sensor at a time."""

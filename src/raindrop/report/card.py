@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from raindrop.estimators.base import Estimator
+from raindrop.estimators.samples import SampleEstimator
 from raindrop.report.tasks import TaskView
 from raindrop.table.event_table import EventTable
 from raindrop.version import VERSION
@@ -42,7 +42,7 @@ GRAPH_LIMIT = (
 
 
 def card_of(
-    estimator: Estimator,
+    estimator: SampleEstimator,
     view: TaskView,
     table: EventTable | None = None,
     truth: NDArray[Any] | None = None,
@@ -88,6 +88,6 @@ def card_of(
     return Card(model, data, [*LIMITS, GRAPH_LIMIT] if graphs else LIMITS, _settings(estimator))
 
 
-def _settings(estimator: Estimator) -> Rows:
+def _settings(estimator: SampleEstimator) -> Rows:
     groups = estimator.resolved()
     return [(f"{group}.{name}", str(value)) for group, values in groups.items() for name, value in values.items()]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raindrop.batch.host import to_numpy
-from raindrop.estimators.base import Estimator
+from raindrop.estimators.samples import SampleEstimator
 from raindrop.explain.occlusion import predictions_without_sensors
 from raindrop.report.tasks import TaskView
 from raindrop.table.event_table import EventTable
@@ -58,7 +58,7 @@ def choose(
 
 
 def cases(
-    estimator: Estimator,
+    estimator: SampleEstimator,
     view: TaskView,
     table: EventTable,
     truth: NDArray[Any],
@@ -101,7 +101,7 @@ def cases(
     return result
 
 
-def sensor_codes(estimator: Estimator, table: EventTable) -> NDArray[np.int64]:
+def sensor_codes(estimator: SampleEstimator, table: EventTable) -> NDArray[np.int64]:
     """(sensors of the table,) their positions among the sensors of the model; -1 for any other sensor."""
     position = {name: at for at, name in enumerate(estimator.scaler_.sensors)}
     return np.array([position.get(name, -1) for name in table.sensors], dtype=np.int64)
@@ -120,7 +120,7 @@ def thinned(count: NDArray[np.int64], limit: int) -> NDArray[np.bool_]:
 
 
 def contributions(
-    estimator: Estimator, view: TaskView, table: EventTable, predicted: NDArray[Any]
+    estimator: SampleEstimator, view: TaskView, table: EventTable, predicted: NDArray[Any]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(samples, outputs, sensors) each sensor's contribution to the outputs, and their values without its readings.
 
@@ -136,7 +136,7 @@ def contributions(
     return contribution, without
 
 
-def attention_of_readings(estimator: Estimator, table: EventTable) -> NDArray[np.float64] | None:
+def attention_of_readings(estimator: SampleEstimator, table: EventTable) -> NDArray[np.float64] | None:
     """(readings,): a sensor's attention to the times of its own readings, times the number of the sample's times."""
     parts = []
     for batch, output in estimator.run_model(table):

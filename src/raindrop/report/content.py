@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raindrop.errors import ConfigError, DataError
-from raindrop.estimators.base import Estimator
+from raindrop.estimators.samples import SampleEstimator
 from raindrop.report.card import Card, card_of
 from raindrop.report.cases import MAX_READINGS, Case, cases, choose
 from raindrop.report.graph_views import GraphView, graph_views
@@ -55,7 +55,7 @@ class Report:
         return {name: self.view.metric_name(name) for name in self.view.metrics}
 
 
-def report_on_run(estimator: Estimator, *, title: str = "") -> Report:
+def report_on_run(estimator: SampleEstimator, *, title: str = "") -> Report:
     """What is known of a run without data: its card and its training history."""
     view = view_of(estimator)
     return Report(
@@ -71,11 +71,11 @@ def report_on_run(estimator: Estimator, *, title: str = "") -> Report:
 
 
 def report_on(
-    estimator: Estimator,
+    estimator: SampleEstimator,
     table: EventTable,
     *,
-    baselines: Mapping[str, Estimator] | None = None,
-    other_seeds: Sequence[Estimator] = (),
+    baselines: Mapping[str, SampleEstimator] | None = None,
+    other_seeds: Sequence[SampleEstimator] = (),
     notes: Mapping[str, str] | None = None,
     samples: int = 200,
     seed: int = 0,
@@ -121,7 +121,7 @@ def report_on(
     )
 
 
-def _score(name: str, estimator: Estimator, view: TaskView, table: EventTable, seed: int) -> Score:
+def _score(name: str, estimator: SampleEstimator, view: TaskView, table: EventTable, seed: int) -> Score:
     task, truth, predicted = estimator.task_, estimator.truth(table), estimator.predictions(table)
     first = next(iter(task.metrics))
     robustness = []
@@ -132,7 +132,7 @@ def _score(name: str, estimator: Estimator, view: TaskView, table: EventTable, s
     return Score(name, metrics, robustness, predicted, view.by_column(truth, predicted, seed))
 
 
-def _regions(estimator: Estimator, view: TaskView, table: EventTable) -> dict[float, NDArray[Any]]:
+def _regions(estimator: SampleEstimator, view: TaskView, table: EventTable) -> dict[float, NDArray[Any]]:
     """Conformal sets or intervals of every sample, by coverage; none without validation samples in training."""
     try:
         return {share: view.region(estimator.predict_table(table, coverage=share)) for share in COVERAGES}
@@ -144,6 +144,6 @@ def _display_name(model: str) -> str:
     return "Raindrop" if model == "raindrop" else model
 
 
-def _epoch_metric(estimator: Estimator) -> str | None:
+def _epoch_metric(estimator: SampleEstimator) -> str | None:
     validated = any("validation" in row for row in estimator.history_)
     return estimator.task_.require_metric(estimator.resolved()["train"]["metric"]) if validated else None

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raindrop.errors import ConfigError
-from raindrop.estimators.base import Estimator
+from raindrop.estimators.samples import SampleEstimator
 from raindrop.explain.faithfulness import faithfulness
 from raindrop.explain.information import information_graphs
 from raindrop.explain.probe import probe_graph
@@ -60,11 +60,11 @@ class GraphView:
 
 
 def graph_views(
-    estimator: Estimator,
+    estimator: SampleEstimator,
     table: EventTable,
     code: NDArray[np.int64],
     names: Sequence[str] = ("all samples",),
-    other_seeds: Sequence[Estimator] = (),
+    other_seeds: Sequence[SampleEstimator] = (),
     seed: int = 0,
 ) -> list[GraphView]:
     """Every kind of sensor graph that the model has.
@@ -73,7 +73,7 @@ def graph_views(
     differences. other_seeds: the same model trained with other seeds.
     """
     codes = np.unique(code).tolist()
-    kinds: dict[str, tuple[str, Callable[[Estimator, EventTable], SensorGraphs]]] = {
+    kinds: dict[str, tuple[str, Callable[[SampleEstimator, EventTable], SensorGraphs]]] = {
         "Information in messages": (INFORMATION, information_graphs),
         "Edge weights (Eq. 3)": (WEIGHTS, lambda model, samples: model.graphs(samples)),
     }
@@ -98,7 +98,7 @@ def graph_views(
     return views
 
 
-def _probe(estimator: Estimator, table: EventTable) -> SensorGraph:
+def _probe(estimator: SampleEstimator, table: EventTable) -> SensorGraph:
     if table.num_readings:
         return probe_graph(estimator, table)
     sensors = estimator.scaler_.sensors
@@ -108,7 +108,7 @@ def _probe(estimator: Estimator, table: EventTable) -> SensorGraph:
 def _with_evidence(
     view: GraphView,
     graphs: SensorGraphs,
-    estimator: Estimator,
+    estimator: SampleEstimator,
     table: EventTable,
     truth: NDArray[np.int64],
     names: Sequence[str],
@@ -151,7 +151,7 @@ def _stability(
 
 def _general_evidence(
     graphs: SensorGraphs,
-    estimator: Estimator,
+    estimator: SampleEstimator,
     table: EventTable,
     truth: NDArray[np.int64],
     names: Sequence[str],

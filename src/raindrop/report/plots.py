@@ -15,7 +15,7 @@ from sklearn.metrics import precision_recall_curve, roc_curve
 
 from raindrop.batch.host import to_numpy
 from raindrop.errors import ConfigError, DataError, MissingExtraError
-from raindrop.estimators.base import Estimator
+from raindrop.estimators.samples import SampleEstimator
 from raindrop.graphs.graph import SensorGraph
 from raindrop.report.tasks import view_of
 from raindrop.table.event_table import EventTable
@@ -93,7 +93,7 @@ def heat_map(graph: SensorGraph, *, title: str | None = None, warning: str = "")
     return figure
 
 
-def sample(estimator: Estimator, table: EventTable, name: str, *, max_sensors: int = 12) -> Figure:
+def sample(estimator: SampleEstimator, table: EventTable, name: str, *, max_sensors: int = 12) -> Figure:
     """A sample's readings, one panel per sensor, with the model's attention over time below each where it has any.
 
     Only the `max_sensors` sensors with most readings are drawn. A bar's height is the sensor's attention to that time.
@@ -125,7 +125,7 @@ def sample(estimator: Estimator, table: EventTable, name: str, *, max_sensors: i
 
 
 def robustness(
-    estimators: Mapping[str, Estimator],
+    estimators: Mapping[str, SampleEstimator],
     table: EventTable,
     shares: Sequence[float] = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5),
     *,
@@ -249,7 +249,7 @@ def _draw_graph(axes: Axes, graph: SensorGraph, top: int, largest: float, title:
     axes.set(xlim=(-1.75, 1.75), ylim=(-1.75, 1.75), aspect="equal")
 
 
-def _attention(estimator: Estimator, one: EventTable) -> tuple[NDArray[Any], NDArray[Any]] | None:
+def _attention(estimator: SampleEstimator, one: EventTable) -> tuple[NDArray[Any], NDArray[Any]] | None:
     """The times of a sample, and (times, sensors) the attention to them; None where the model has none."""
     for batch, output in estimator.run_model(one):
         return None if output.time_weights is None else (to_numpy(batch.time), to_numpy(output.time_weights))

@@ -58,6 +58,8 @@ class EventTable:
     time_unit: TimeUnit = "hours"
     dropped: Mapping[str, int] = field(default_factory=dict)
     """How many readings were left out when the table was built, by reason."""
+    filled: NDArray[np.bool_] | None = None
+    """Which of the readings were predicted rather than measured; None where none was."""
 
     # ---------------------------------------------------------------- building
 
@@ -165,6 +167,9 @@ class EventTable:
         samples = read_frame(folder / "samples.parquet")
         arrays = open_arrays(folder, info, len(samples))
         offsets = np.asarray(arrays["offsets"])
+        filled = None
+        if "filled" in pl.read_parquet_schema(folder / "events.parquet"):
+            filled = pl.read_parquet(folder / "events.parquet", columns=["filled"])["filled"].to_numpy()
         return cls(
             time=arrays["time"],
             sensor=arrays["sensor"],
@@ -176,6 +181,7 @@ class EventTable:
             roles=info.roles,
             time_unit=info.time_unit,
             dropped=info.dropped,
+            filled=filled,
         )
 
     # ---------------------------------------------------------------- content
@@ -228,16 +234,18 @@ class EventTable:
         return np.repeat(start - (ends - count), count) + np.arange(ends[-1] if len(ends) else 0)
 
     def events(self) -> pl.DataFrame:
-        """The readings as a frame: sample, time, sensor, value."""
+        """The readings as a frame: sample, time, sensor, value, and `filled` where some were predicted."""
         rows = self.rows()
         position = np.repeat(np.arange(len(self)), self.count)
         names = pl.Series(self.sensors, dtype=pl.Enum(self.sensors))
+        filled = {} if self.filled is None else {"filled": self.filled[rows]}
         return pl.DataFrame(
             {
                 "sample": self.samples["sample"].gather(position),
                 "time": self.time[rows],
                 "sensor": names.gather(self.sensor[rows]) if len(rows) else names.clear(),
                 "value": self.value[rows],
+                **filled,
             }
         )
 
@@ -282,6 +290,7 @@ class EventTable:
             time=self.time[rows],
             sensor=self.sensor[rows],
             value=self.value[rows],
+            filled=None if self.filled is None else self.filled[rows],
             start=np.cumsum(count) - count,
             count=count,
         )

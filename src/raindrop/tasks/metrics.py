@@ -6,7 +6,7 @@ To add a metric, write its function and add its line to METRICS.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -259,6 +259,17 @@ METRICS: dict[str, Metric] = {
 }
 CLASSIFICATION = ("auroc", "auprc", "accuracy", "precision", "recall", "f1", "log_loss", "brier", "calibration_error")
 REGRESSION = ("mae", "rmse", "r2")
+
+
+def of_point(metric: Metric, middle: int) -> Metric:
+    """The metric of the point prediction among (n, level)."""
+    compute, weighted = metric.compute, metric.weighted
+    assert weighted is not None
+    return replace(
+        metric,
+        compute=lambda truth, predicted: compute(truth, predicted[:, middle]),
+        weighted=lambda truth, predicted, counts: weighted(truth, predicted[:, middle], counts),
+    )
 
 
 def metric_of(name: str) -> Metric:

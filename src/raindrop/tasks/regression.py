@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self, cast, get_args
 
 import numpy as np
@@ -15,7 +15,7 @@ from torch import Tensor
 from raindrop.errors import ConfigError, DataError, format_count, suggest
 from raindrop.table.event_table import EventTable
 from raindrop.tasks.base import CONSTANT_MARGIN, BoostingProblem, Column, Task, label_columns
-from raindrop.tasks.metrics import LEVELS, METRICS, REGRESSION, Array, Metric
+from raindrop.tasks.metrics import LEVELS, METRICS, REGRESSION, Array, Metric, of_point
 
 Loss = Literal["quantile", "absolute", "squared"]
 
@@ -72,7 +72,7 @@ class Regression(Task):
     @property
     def metrics(self) -> Mapping[str, Metric]:
         """Of predictions (n, level): those of the point prediction, and the pinball loss of all quantiles."""
-        of_point = {name: _of_point(METRICS[name], len(self.levels) // 2) for name in REGRESSION}
+        of_point = {name: of_point(METRICS[name], len(self.levels) // 2) for name in REGRESSION}
         return of_point | ({"pinball": METRICS["pinball"]} if len(self.levels) > 1 else {})
 
     # ---------------------------------------------------------------- learning
@@ -199,14 +199,3 @@ def quantities(table: EventTable, labels: Sequence[str]) -> NDArray[np.float64]:
             )
         columns.append(number)
     return np.column_stack(columns)
-
-
-def _of_point(metric: Metric, middle: int) -> Metric:
-    """The metric of the point prediction among (n, level)."""
-    compute, weighted = metric.compute, metric.weighted
-    assert weighted is not None
-    return replace(
-        metric,
-        compute=lambda truth, predicted: compute(truth, predicted[:, middle]),
-        weighted=lambda truth, predicted, counts: weighted(truth, predicted[:, middle], counts),
-    )

@@ -17,6 +17,8 @@ class TrainConfig:
     """Train for more epochs where a small table would give fewer steps than this, unless epochs are set explicitly."""
     batch_size: int = 128
     """Samples per batch."""
+    batch_readings: int = 0
+    """Readings per batch on average, instead of a number of samples; 0 leaves it to batch_size."""
     sampling: Literal["auto", "natural", "balanced"] = "auto"
     """Batches of random samples, or with equally many of each class; auto balances if a class is rarer than half its
     fair share."""
@@ -57,8 +59,8 @@ class TrainConfig:
         for name in ("epochs", "batch_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}.")
-        if not 0 <= self.soft_targets <= 1 or self.min_steps < 0:
-            raise ValueError("soft_targets lies between 0 and 1, and min_steps is at least 0.")
+        if not 0 <= self.soft_targets <= 1 or self.min_steps < 0 or self.batch_readings < 0:
+            raise ValueError("soft_targets lies between 0 and 1; min_steps and batch_readings are at least 0.")
         for name in ("drop_readings", "drop_sensors", "holdout", "ema_decay", "warmup"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}.")

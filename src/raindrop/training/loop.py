@@ -70,6 +70,9 @@ def train(
         progress, ema, best = load_checkpoint(checkpoint, model, optimiser, identity)
     if validation is not None:
         task.require_judgeable(cast(NDArray[Any], validation.truth), metric)
+    if config.batch_readings:
+        size = max(1, round(config.batch_readings / max(1.0, float(np.mean(training.lengths)))))
+        config = replace(config, batch_size=size)
     steps = max(1, -(-len(training) // config.batch_size))
     config = replace(config, epochs=max(config.epochs, -(-config.min_steps // steps)))
     saved = time.monotonic()

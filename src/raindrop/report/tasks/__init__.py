@@ -3,7 +3,7 @@
 To report on another task, write its file and its part of the page here, and add it to VIEWS.
 """
 
-from raindrop.estimators.base import Estimator
+from raindrop.estimators.samples import SampleEstimator
 from raindrop.report.tasks.base import Chart, Coverage, Score, Section, Series, Summary, TaskView
 from raindrop.report.tasks.classification import ClassView
 from raindrop.report.tasks.multilabel import LabelView
@@ -19,6 +19,6 @@ VIEWS: dict[str, type[TaskView]] = {
 """By the name of the task."""
 
 
-def view_of(estimator: Estimator) -> TaskView:
+def view_of(estimator: SampleEstimator) -> TaskView:
     """What a report shows of this estimator's task."""
     return VIEWS[estimator.task_.name](estimator.task_)

@@ -1,0 +1,177 @@
+"""What each sensor measured near any time: decaying averages of its readings before and after, and how old they are.
+
+With weights exp(-age / width), the average over all earlier readings follows from the average at the latest one, so
+all averages of a series cost one pass (a parallel scan) per width. At any other time only the weight has decayed: the
+average of the readings before t is that of the latest reading, with a weight that is smaller by exp(-age / width).
+Axes: n readings in (series, time) order, q moments, u sensors, k widths. A series is one sensor of one sample.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from raindrop.batch.batch import Batch
+from raindrop.batch.ragged import Segments
+
+SCALES = (0.7, 1.5, 3.0, 6.0, 12.0, 36.0)  # widths in units of the sensor's typical interval
+NO_EVIDENCE = -12.0  # log weight where there is no reading, or none near
+MAX_AGE = 400.0  # in typical intervals; older readings count as this old
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """Averages over the readings on one side, as of each reading, which counts itself."""
+
+    average: Tensor  # (n, k)
+    log_weight: Tensor  # (n, k)
+
+
+class Series:
+    """The readings of a batch by series, with the averages before and after each of them."""
+
+    def __init__(self, batch: Batch, interval: Tensor, scales: Tensor):
+        """`interval` (u,) is the typical time between readings of each sensor, `scales` (k,) the widths in units of it.
+
+        Times stay in double precision on the CPU until they are differences.
+        """
+        self.num_sensors, self.scales, self.interval = batch.num_sensors, scales, interval
+        series: Segments = batch.senders
+        device = batch.value.device
+        rows = series.rows
+        self.offsets, self.counts = series.offsets, series.counts
+        self.time = batch.time[batch.step.cpu()][rows.cpu()]  # (n,) double, CPU
+        self.value = batch.value[rows]
+        sensor = batch.sensor[rows]
+        first = torch.zeros(len(rows), dtype=torch.bool, device=device)
+        first[self.offsets[self.counts > 0]] = True
+        gap = torch.diff(self.time, prepend=self.time[:1]).to(device, interval.dtype) / interval[sensor]
+        decay = torch.exp(-gap[:, None] / scales).masked_fill(first[:, None], 0.0)
+        longest = int(self.counts.max()) if len(self.counts) else 0
+        self.before = _scan(self.value, decay, longest)
+        back = torch.cat([decay[1:], decay.new_zeros(min(1, len(rows)), len(scales))]).flip(0)
+        after = _scan(self.value.flip(0), back, longest)
+        self.after = Side(after.average.flip(0), after.log_weight.flip(0))
+
+    @cached_property
+    def _ranks(self) -> tuple[Tensor, Tensor]:
+        """The distinct times of the readings, rising, and the sort key of each reading: series, then time."""
+        distinct, rank = torch.unique(self.time, return_inverse=True)
+        series = torch.repeat_interleave(torch.arange(len(self.counts)), self.counts.cpu())
+        return distinct, series * (2 * len(distinct) + 1) + 2 * rank + 1
+
+    def around(self, sample: Tensor, sensor: Tensor, time: Tensor, *, strict: bool = False) -> Moments:
+        """The latest reading at or before each time and the first one after it.
+
+        sample, time (q,), sensor (q,) or (q, u): of one sensor, or of several at the same time. With `strict`, a
+        reading at the very time is neither. `time` is double, on the CPU.
+        """
+        distinct, keys = self._ranks
+        at = torch.searchsorted(distinct, time)
+        same = torch.zeros(time.shape, dtype=torch.bool)
+        inside = at < len(distinct)
+        same[inside] = distinct[at[inside]] == time[inside]
+        rank = 2 * at + same.long()  # odd at a distinct time, even between two
+        if sensor.dim() > 1:
+            sample, time, rank = sample[:, None], time[:, None], rank[:, None]
+        series = sample.cpu() * self.num_sensors + sensor.cpu()
+        key = series * (2 * len(distinct) + 1) + rank
+        start = self.offsets.cpu()[series]
+        stop = start + self.counts.cpu()[series]
+        previous = torch.searchsorted(keys, key, right=not strict) - 1
+        following = torch.searchsorted(keys, key, right=True)
+        return self._moments(sensor, time, previous, previous >= start, following, following < stop)
+
+    def _moments(
+        self, sensor: Tensor, time: Tensor, previous: Tensor, has_previous: Tensor, following: Tensor, more: Tensor
+    ) -> Moments:
+        device, kind, most = self.value.device, self.value.dtype, max(len(self.time) - 1, 0)
+        previous, following = previous.clamp(0, most), following.clamp(0, most)
+        times = self.time if len(self.time) else self.time.new_zeros(1)
+        interval = self.interval.to(device)[sensor.to(device)]
+        age = (time - times[previous]).to(device, kind) / interval
+        wait = (times[following] - time).to(device, kind) / interval
+        return Moments(
+            self,
+            previous.to(device),
+            has_previous.to(device),
+            following.to(device),
+            more.to(device),
+            age.clamp(0, MAX_AGE),
+            wait.clamp(0, MAX_AGE),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """A sensor of a sample at a time, by its readings before and after; any shape (...)."""
+
+    series: Series
+    previous: Tensor  # (...) the latest reading
+    has_previous: Tensor
+    following: Tensor  # (...) the next reading
+    has_following: Tensor
+    age: Tensor  # (...) of the latest reading, in typical intervals of the sensor
+    wait: Tensor  # (...) until the next reading, likewise
+
+    def averages(self, widths: slice | list[int] = slice(None)) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """(..., k) averages of both sides, before and after, and the log weights before and after."""
+        scales = self.series.scales[widths]
+        sides = []
+        for side, row, has, age in (
+            (self.series.before, self.previous, self.has_previous, self.age),
+            (self.series.after, self.following, self.has_following, self.wait),
+        ):
+            if not len(side.average):
+                empty = age[..., None].expand(*age.shape, len(scales)) * 0
+                sides += [empty, empty + NO_EVIDENCE]
+                continue
+            weight = side.log_weight[:, widths][row] - age[..., None] / scales
+            weight = weight.clamp_min(NO_EVIDENCE).masked_fill(~has[..., None], NO_EVIDENCE)
+            sides += [side.average[:, widths][row] * has[..., None], weight]
+        before, log_before, after, log_after = sides
+        share = torch.sigmoid(log_before - log_after)
+        share = torch.where(self.has_previous[..., None], share, 0.0)
+        share = torch.where(self.has_following[..., None], share, 1.0)
+        return share * before + (1 - share) * after, before, after, log_before, log_after
+
+    def values(self) -> tuple[Tensor, Tensor, Tensor]:
+        """(...) the latest value, the next one, and the line between them; 0 where there is none."""
+        if not len(self.series.value):
+            return self.age * 0, self.age * 0, self.age * 0
+        last = self.series.value[self.previous] * self.has_previous
+        coming = self.series.value[self.following] * self.has_following
+        share = torch.where(
+            self.has_previous & self.has_following, self.age / (self.age + self.wait).clamp_min(1e-6), 0
+        )
+        share = torch.where(self.has_previous, share, 1.0)
+        return last, coming, last + (coming - last) * share
+
+    def previous_time(self) -> Tensor:
+        """(...) double, on the CPU: when the latest reading was."""
+        return self._time_of(self.previous)
+
+    def following_time(self) -> Tensor:
+        """(...) double, on the CPU: when the next reading is."""
+        return self._time_of(self.following)
+
+    def _time_of(self, row: Tensor) -> Tensor:
+        return self.series.time[row.cpu()] if len(self.series.time) else torch.zeros(row.shape, dtype=torch.float64)
+
+
+def _scan(value: Tensor, decay: Tensor, longest: int) -> Side:
+    """y_i = decay_i y_(i-1) + x_i for all i at once, by doubling: after round r, y_i covers the last 2^r readings."""
+    total = value[:, None].expand_as(decay).clone()
+    weight = torch.ones_like(decay)
+    reach = decay.clone()
+    step = 1
+    while step < longest:
+        total[step:] = total[step:] + reach[step:] * total[:-step]
+        weight[step:] = weight[step:] + reach[step:] * weight[:-step]
+        reach[step:] = reach[step:] * reach[:-step]
+        reach[:step] = 0.0
+        step *= 2
+    return Side(total / weight, weight.log())

@@ -1,0 +1,232 @@
+"""Windows: pieces of samples in which readings are asked for, with the readings around them.
+
+A short sample is one window. A long series is cut into windows of equal length; the readings up to `margin` before and
+after a window are seen too, but never asked for. Lengths are multiples of the typical interval between readings.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from raindrop.batch.batch import Batch, Queries
+from raindrop.batch.collate import BatchSource, Positions, first_of_each_step
+from raindrop.batch.gaps import Gaps, bisect
+from raindrop.batch.scaling import Scaler
+from raindrop.table.event_table import EventTable
+from raindrop.table.queries import spans
+
+LENGTH, MARGIN = 128.0, 96.0  # typical intervals
+MAX_QUERIES = 4096  # per training batch
+Float64 = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Windows:
+    """From when to when of which sample readings are asked for, and which readings are seen."""
+
+    sample: Positions  # (w,) position in the table
+    start: Float64  # (w,)
+    stop: Float64  # (w,) readings at start <= time < stop may be asked for
+    row: Positions  # (w,) the first reading that is seen
+    count: Positions  # (w,) how many are seen
+
+    @classmethod
+    def cut(cls, table: EventTable, interval: float, horizon: float | None = None) -> Self:
+        """All samples of a table in windows; `interval` is the typical time between readings of a sensor."""
+        length, margin = max(LENGTH * interval, 2 * (horizon or 0.0)), MARGIN * interval
+        first, last = spans(table)
+        number = np.maximum(1, np.round((last - first) / length)).astype(np.int64)
+        number[(last - first) <= 1.5 * length] = 1
+        sample = np.repeat(np.arange(len(table)), number)
+        rank = np.arange(len(sample)) - np.repeat(np.cumsum(number) - number, number)
+        width = ((last - first) / number)[sample]
+        start = np.where(rank == 0, -np.inf, first[sample] + rank * width)
+        stop = np.where(rank == number[sample] - 1, np.inf, first[sample] + (rank + 1) * width)
+        low, high = table.start[sample], table.start[sample] + table.count[sample]
+        begin = bisect(table.time, low, high, start - margin)
+        end = bisect(table.time, low, high, stop + margin)
+        return cls(sample, start, stop, begin, end - begin)
+
+    def __len__(self) -> int:
+        return len(self.sample)
+
+    def __getitem__(self, positions: Any) -> Self:
+        return type(self)(*(getattr(self, name)[positions] for name in ("sample", "start", "stop", "row", "count")))
+
+    def of(self, sample: Positions, time: Float64) -> Positions:
+        """The window of this sample in which each time lies; windows must be in order."""
+        first = np.searchsorted(self.sample, sample, side="left")
+        last = np.searchsorted(self.sample, sample, side="right")
+        return np.clip(bisect(self.stop, first, last, time, right=True), first, last - 1)
+
+
+class WindowSource(BatchSource):
+    """Windows of a table as items. What is asked for, and what is hidden, is the subclass's business."""
+
+    def __init__(self, table: EventTable, scaler: Scaler, windows: Windows, *, ignore_unknown: bool = False):
+        self.table, self.scaler, self.windows = table, scaler, windows
+        self.codes = scaler.sensor_codes(table, ignore_unknown=ignore_unknown)
+        self.statics = scaler.encode_statics(table)
+        self.truth = self.targets = self.weights = None
+
+    def __len__(self) -> int:
+        return len(self.windows)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        return self.windows.count
+
+    def part(self, positions: Positions) -> Self:
+        part = copy(self)
+        part.windows = self.windows[positions]
+        return part
+
+    def readings(self, positions: Positions) -> tuple[Positions, Positions, Positions]:
+        """(n,) row, window and sensor of the readings that are seen."""
+        count = self.windows.count[positions]
+        ends = np.cumsum(count)
+        rows = np.repeat(self.windows.row[positions] - (ends - count), count) + np.arange(ends[-1] if len(ends) else 0)
+        owner = np.repeat(np.arange(len(positions)), count)
+        sensor = self.codes[self.table.sensor[rows]]
+        known = sensor >= 0
+        return (rows, owner, sensor) if known.all() else (rows[known], owner[known], sensor[known])
+
+    def assemble(
+        self,
+        positions: Positions,
+        readings: tuple[Positions, Positions, Positions],
+        asked: tuple[Positions, Positions, Float64],
+        target: NDArray[np.float32] | None,
+    ) -> Batch:
+        """The batch of these visible readings and queries (window, sensor, time)."""
+        rows, owner, sensor = readings
+        time = np.asarray(self.table.time[rows])
+        new = first_of_each_step(time, owner)
+        value = self.scaler.scale_values(np.asarray(self.table.value[rows]), sensor)
+        return Batch(
+            value=torch.from_numpy(value),
+            sensor=torch.from_numpy(sensor),
+            step=torch.from_numpy(np.cumsum(new) - 1),
+            time=torch.from_numpy(time[new]),
+            step_sample=torch.from_numpy(owner[new]),
+            statics=torch.from_numpy(self.statics[self.windows.sample[positions]]),
+            num_sensors=len(self.scaler.sensors),
+            target=None if target is None else torch.from_numpy(target),
+            queries=Queries(*(torch.from_numpy(np.ascontiguousarray(column)) for column in asked)),
+        )
+
+
+class GapWindows(WindowSource):
+    """Windows to train on: some readings are hidden, anew in every batch, and asked for."""
+
+    def __init__(self, table: EventTable, scaler: Scaler, windows: Windows, gaps: Gaps, **options: Any):
+        super().__init__(table, scaler, windows, **options)
+        self.gaps = gaps
+
+    def draw_once(self, rng: np.random.Generator) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """For all readings of the table, in its order: which are hidden, and which are asked for."""
+        place = np.full(len(self.table.time), -1)
+        place[self.table.rows()] = np.arange(self.table.num_readings)
+        hidden, asked = np.zeros((2, self.table.num_readings), dtype=bool)
+        for at in np.array_split(np.arange(len(self)), max(1, len(self) // 64)):
+            rows, owner, sensor = self.readings(at)
+            time = np.asarray(self.table.time[rows])
+            inside = (time >= self.windows.start[at][owner]) & (time < self.windows.stop[at][owner])
+            drawn, wanted = self.gaps.draw(rng, owner, sensor, time, inside, len(at))
+            hidden[place[rows[drawn & inside]]] = True  # a neighbouring window has its own
+            asked[place[rows[wanted]]] = True
+        return hidden, asked
+
+    def cells(self, positions: Positions) -> NDArray[np.int64]:
+        """Queries x sensors, of which there are at most MAX_QUERIES, and the readings."""
+        seen: NDArray[np.int64] = np.cumsum(self.windows.count[positions])
+        cells: NDArray[np.int64] = seen * 8 + np.minimum(seen, MAX_QUERIES) * len(self.scaler.sensors)
+        return cells
+
+    def batch(
+        self,
+        positions: Positions,
+        *,
+        rng: np.random.Generator | None = None,
+        drop_readings: float = 0.0,
+        drop_sensors: float = 0.0,
+    ) -> Batch:
+        rng = np.random.default_rng(0) if rng is None else rng
+        rows, owner, sensor = self.readings(positions)
+        time = np.asarray(self.table.time[rows])
+        start, stop = self.windows.start[positions], self.windows.stop[positions]
+        inside = (time >= start[owner]) & (time < stop[owner])
+        hidden, wanted = self.gaps.draw(rng, owner, sensor, time, inside, len(positions))
+        asked = np.flatnonzero(wanted)
+        if len(asked) > MAX_QUERIES:
+            asked = np.sort(rng.choice(asked, MAX_QUERIES, replace=False))
+        target = self.scaler.scale_values(np.asarray(self.table.value[rows[asked]]), sensor[asked])
+        keep = ~hidden
+        return self.assemble(
+            positions,
+            (rows[keep], owner[keep], sensor[keep]),
+            (owner[asked], sensor[asked], time[asked]),
+            target,
+        )
+
+
+class QueryWindows(WindowSource):
+    """Windows in which given readings (sample, sensor, time) are asked for; everything in the table is seen."""
+
+    def __init__(
+        self,
+        table: EventTable,
+        scaler: Scaler,
+        interval: float,
+        asked: tuple[Positions, Positions, Float64],
+        values: Float64 | None = None,
+        **options: Any,
+    ):
+        """`asked` are positions of samples, sensor codes of the scaler, and times; `values` the truth, if known."""
+        every = Windows.cut(table, interval)
+        sample, sensor, time = asked
+        window = every.of(sample, time)
+        self.order = np.argsort(window, kind="stable")  # scores come in this order
+        used, counts = np.unique(window, return_counts=True)
+        super().__init__(table, scaler, every[used], **options)
+        self.asked = (sensor[self.order], time[self.order])
+        self.offsets = np.concatenate([[0], np.cumsum(counts)])
+        if values is not None:
+            scaled = scaler.scale_values(values, sensor)
+            self.truth = np.stack([scaled.astype(np.float64), sensor], axis=1)[self.order]
+
+    def cells(self, positions: Positions) -> NDArray[np.int64]:
+        """Readings, and queries x sensors."""
+        asked = np.cumsum(self.offsets[positions + 1] - self.offsets[positions])
+        cells: NDArray[np.int64] = np.cumsum(self.windows.count[positions]) * 8 + asked * len(self.scaler.sensors)
+        return cells
+
+    def part(self, positions: Positions) -> Self:
+        raise NotImplementedError("queries are answered by one process")
+
+    def in_asked_order(self, scores: NDArray[Any]) -> NDArray[Any]:
+        """Scores, which come window by window, in the order of `asked`."""
+        result = np.empty_like(scores)
+        result[self.order] = scores
+        return result
+
+    def batch(
+        self,
+        positions: Positions,
+        *,
+        rng: np.random.Generator | None = None,
+        drop_readings: float = 0.0,
+        drop_sensors: float = 0.0,
+    ) -> Batch:
+        low, high = self.offsets[positions], self.offsets[positions + 1]
+        owner = np.repeat(np.arange(len(positions)), high - low)
+        rows = np.repeat(low - (np.cumsum(high - low) - (high - low)), high - low) + np.arange(len(owner))
+        sensor, time = self.asked[0][rows], self.asked[1][rows]
+        target = None if self.truth is None else self.truth[rows, 0].astype(np.float32)
+        return self.assemble(positions, self.readings(positions), (owner, sensor, time), target)

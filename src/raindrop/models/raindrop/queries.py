@@ -1,0 +1,219 @@
+"""Raindrop with queries: the value of a sensor at a time, from its own readings and messages of the other sensors.
+
+Every sensor u has an embedding at every time: decaying averages of its readings before and after, and how much and how
+recent evidence they are (`batch/nearby.py`). A query (v, t) receives messages from all other sensors at time t, as the
+silent sensor does in Sec. 3.3: attention weights from a number per pair of sensors, the sender's evidence and the
+receiver's (Eq. 1), and the weighted sum of what the senders have to say (Eq. 2). What is sent is relative to the
+receiver: the sender's averages beside the receiver's level, and by how much the sender has changed since the receiver's
+last reading, until its next, and from the line between them.
+Axes: q queries, u senders, h heads, k widths.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from raindrop.batch.batch import Batch, Queries
+from raindrop.batch.collate import BatchSource
+from raindrop.batch.gaps import typical_intervals
+from raindrop.batch.nearby import SCALES, Moments, Series
+from raindrop.models.base import DataSpec, Model, Output
+from raindrop.models.ensemble import EnsembleHead
+
+CHANGE_WIDTHS = [0, 2]  # of SCALES: the averages whose change is sent
+LEVEL_WIDTH = len(SCALES) - 1  # the widest average is a sensor's level
+MAX_CELLS = 1 << 18  # queries x senders at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryConfig:
+    """The settings of Raindrop with queries."""
+
+    messages: bool = True
+    """Whether sensors receive messages; without, a reading is predicted from the sensor's own readings alone."""
+    heads: int = 4
+    """Attention heads: sets of attention weights, each with its own sum of messages."""
+    sensor_dim: int = 8
+    """Width of a learned vector per sensor."""
+    hidden: int = 128
+    """Width of the network that reads own readings and messages."""
+    evidence_hidden: int = 32
+    """Width of the networks that turn evidence into attention."""
+    pair_rank: int = 0
+    """Rank of the attention's numbers per pair of sensors; 0 has one number per pair and head."""
+    members: int = 1
+    """Networks in the ensemble that reads own readings and messages."""
+    dropout: float = 0.0
+    """Dropout in that network."""
+
+    def __post_init__(self) -> None:
+        for name in ("heads", "hidden", "evidence_hidden", "members"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        if self.sensor_dim < 0 or self.pair_rank < 0 or not 0 <= self.dropout < 1:
+            raise ValueError("sensor_dim and pair_rank are at least 0, and dropout lies between 0 and 1.")
+
+
+class RaindropQueries(Model):
+    """Quantiles of asked readings."""
+
+    interval: Tensor
+    scales: Tensor
+
+    def __init__(self, config: QueryConfig, spec: DataSpec):
+        super().__init__(config, spec)
+        self.config = config
+        M, K = spec.num_sensors, len(SCALES)
+        own = Embedding.num_values(K) + Embedding.num_evidence(K) + config.sensor_dim + spec.static_width
+        self.register_buffer("interval", torch.ones(M))
+        self.register_buffer("scales", torch.tensor(SCALES))
+        self.sensors = nn.Parameter(0.1 * torch.randn(M, config.sensor_dim))
+        self.messages = QueryMessages(config, M) if config.messages else None
+        width = own + (0 if self.messages is None else self.messages.width)
+        self.head = EnsembleHead(
+            width, config.hidden, config.members, spec.num_outputs, activation=nn.SiLU(), dropout=config.dropout
+        )
+        with torch.no_grad():
+            self.head.last.mul_(0.1)  # starts close to the line between the neighbouring readings
+
+    def prepare(self, training: BatchSource, validation: BatchSource | None, seed: int) -> None:
+        """Learn how far apart the readings of each sensor typically are."""
+        self.interval.copy_(torch.from_numpy(typical_intervals(training.table)))
+
+    def forward(self, batch: Batch) -> Output:
+        queries = cast(Queries, batch.queries)
+        series = Series(batch, self.interval, self.scales)
+        at_once = max(1, MAX_CELLS // batch.num_sensors)
+        parts = [self._answer(batch, series, queries[i : i + at_once]) for i in range(0, len(queries), at_once)]
+        members, senders = (torch.cat(part) for part in zip(*parts, strict=True))
+        scores = members.mean(1)
+        return Output(
+            scores=scores,
+            embedding=scores,
+            penalty=scores.new_zeros(()),
+            members=members if self.config.members > 1 else None,
+            senders=None if self.messages is None else senders,
+        )
+
+    def _answer(self, batch: Batch, series: Series, queries: Queries) -> tuple[Tensor, Tensor]:
+        """(q, member, level) scores, and (q, u) how much each sensor informed each query."""
+        v = queries.sensor
+        own = Embedding.of(series.around(queries.sample, v, queries.time, strict=True))
+        parts = [own.values - own.level, own.evidence, self.sensors[v], batch.statics[queries.sample]]
+        senders = own.level.new_zeros(len(queries), 0)
+        if self.messages is not None:
+            received, senders = self.messages(series, queries, own)
+            parts.append(received)
+        correction = self.head(torch.cat(parts, dim=-1))
+        return own.line[:, None] + correction, senders
+
+
+@dataclass(frozen=True, eq=False)
+class Embedding:
+    """A sensor at a time."""
+
+    values: Tensor  # (..., 3 k + 3) averages of both sides, before, after; last, next, the line between
+    evidence: Tensor  # (..., 2 k + 2) log weights before and after; log ages
+    level: Tensor  # (..., 1) the widest average
+    line: Tensor  # (..., 1) between the last and the next reading
+    moments: Moments
+
+    @staticmethod
+    def num_values(widths: int) -> int:
+        return 3 * widths + 3
+
+    @staticmethod
+    def num_evidence(widths: int) -> int:
+        return 2 * widths + 2
+
+    @classmethod
+    def of(cls, moments: Moments) -> Embedding:
+        both, before, after, log_before, log_after = moments.averages()
+        last, coming, line = (x[..., None] for x in moments.values())
+        ages = torch.stack([moments.age, moments.wait], dim=-1)
+        has = torch.stack([moments.has_previous, moments.has_following], dim=-1)
+        ages = torch.where(has, ages, 400.0).log1p()
+        return cls(
+            values=torch.cat([both, before, after, last, coming, line], dim=-1),
+            evidence=torch.cat([log_before, log_after, ages], dim=-1),
+            level=both[..., LEVEL_WIDTH : LEVEL_WIDTH + 1],
+            line=line,
+            moments=moments,
+        )
+
+
+class QueryMessages(nn.Module):
+    """Eq. 1-2 at a query: attention over the other sensors, and the weighted sum of what they send."""
+
+    def __init__(self, config: QueryConfig, num_sensors: int):
+        super().__init__()
+        K, C, H = len(SCALES), len(CHANGE_WIDTHS) + 1, config.heads
+        self.num_sensors = num_sensors
+        evidence = Embedding.num_evidence(K)
+        self.pair: Any
+        if config.pair_rank:
+            self.send = nn.Parameter(torch.randn(num_sensors, config.pair_rank) * 0.1)
+            self.receive = nn.Parameter(torch.randn(num_sensors, config.pair_rank, H) * 0.1)
+        else:
+            self.pair = nn.Parameter(torch.randn(num_sensors, num_sensors, H) * 0.01)  # (v, u, h)
+        self.nobody = nn.Parameter(torch.full((num_sensors, H), -2.0))  # the score of listening to nobody
+        self.of_sender = _two_layers(evidence + 8, config.evidence_hidden, H)
+        self.of_receiver = _two_layers(evidence, config.evidence_hidden, H)
+        self.width = H * (Embedding.num_values(K) + 1 + 3 * C)
+
+    def scores_of_pairs(self, v: Tensor) -> Tensor:
+        """(q, u, h)."""
+        if hasattr(self, "send"):
+            return torch.einsum("ur,qrh->quh", self.send, self.receive[v])
+        out: Tensor = self.pair[v]
+        return out
+
+    def forward(self, series: Series, queries: Queries, own: Embedding) -> tuple[Tensor, Tensor]:
+        """(q, h values): the messages of each head, and (q, u) the mean attention of the heads."""
+        v, M = queries.sensor, self.num_sensors
+        q = len(queries)
+        sensor = torch.arange(M, device=v.device).expand(q, M)
+        now = Embedding.of(series.around(queries.sample, sensor, queries.time))
+        here = torch.cat([_short_averages(now.moments), now.line], dim=-1)  # (q, u, c)
+        moved, evidence = [], [now.evidence]
+        for time, present in (
+            (own.moments.previous_time(), own.moments.has_previous),
+            (own.moments.following_time(), own.moments.has_following),
+        ):
+            there = series.around(queries.sample, sensor, time)
+            then = torch.cat([_short_averages(there), there.values()[2][..., None]], dim=-1)
+            moved.append((here - then) * present[:, None, None])
+            evidence.append(_short_evidence(there) * present[:, None, None])
+        share = (own.moments.age / (own.moments.age + own.moments.wait).clamp_min(1e-6))[:, None, None]
+        share = share * own.moments.has_following[:, None, None]
+        share = torch.where(own.moments.has_previous[:, None, None], share, 1.0)
+        from_line = (1 - share) * moved[0] + share * moved[1]
+        score = (
+            self.scores_of_pairs(v) + self.of_sender(torch.cat(evidence, -1)) + self.of_receiver(own.evidence)[:, None]
+        )
+        itself = sensor == v[:, None]
+        score = score.masked_fill(itself[..., None], -torch.inf)
+        alpha = torch.softmax(torch.cat([score, self.nobody[v][:, None]], dim=1), dim=1)[:, :-1]  # Eq. 1 (q, u, h)
+        sent = torch.cat([now.values - own.level[:, None], torch.ones_like(now.line), *moved, from_line], dim=-1)
+        received = torch.einsum("quh,qud->qhd", alpha, sent)  # Eq. 2
+        return received.flatten(1), alpha.mean(-1)
+
+
+def _short_averages(moments: Moments) -> Tensor:
+    return moments.averages(CHANGE_WIDTHS)[0]
+
+
+def _short_evidence(moments: Moments) -> Tensor:
+    """(..., 4) log weights of the narrowest average, and log ages."""
+    _, _, _, before, after = moments.averages(CHANGE_WIDTHS[:1])
+    ages = torch.stack([moments.age, moments.wait], dim=-1)
+    has = torch.stack([moments.has_previous, moments.has_following], dim=-1)
+    return torch.cat([before, after, torch.where(has, ages, 400.0).log1p()], dim=-1)
+
+
+def _two_layers(width: int, hidden: int, out: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(width, hidden), nn.SiLU(), nn.Linear(hidden, out))

@@ -1,0 +1,187 @@
+"""Queries: readings that are asked for, as (sample, time, sensor) of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from raindrop.errors import DataError, format_count, suggest
+from raindrop.table.event_table import EventTable
+from raindrop.table.frames import require_columns, to_polars
+
+Positions = NDArray[np.int64]
+OUTAGE = 1.6  # a sensor is silent when its readings are further apart than this many typical intervals
+MAX_QUERIES = 50_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class QueryTable:
+    """Readings that are asked for: positions of samples and sensors in a table, and times in its unit."""
+
+    table: EventTable
+    sample: Positions  # (q,)
+    sensor: Positions  # (q,)
+    time: NDArray[np.float64]  # (q,)
+
+    def __len__(self) -> int:
+        return len(self.sample)
+
+    @classmethod
+    def from_frame(cls, table: EventTable, queries: Any) -> QueryTable:
+        """From a frame with the columns sample, time and sensor (polars, pandas, Arrow, a mapping of columns)."""
+        frame = to_polars(queries, "queries")
+        require_columns(frame, {name: name for name in ("sample", "time", "sensor")}, "queries")
+        if not len(frame):
+            raise DataError("There are no queries. Give at least one row of (sample, time, sensor).")
+        sample = _codes(frame["sample"], table.ids, "sample", "is not in the table")
+        sensor = _codes(frame["sensor"], table.sensors, "sensor", "is not a sensor of the table")
+        return cls(table, sample, sensor, _times(frame["time"], table)).checked()
+
+    def checked(self) -> QueryTable:
+        """Itself; an error where a query occurs twice."""
+        order = np.lexsort([self.time, self.sensor, self.sample])
+        columns = [column[order] for column in (self.sample, self.sensor, self.time)]
+        twice = np.logical_and.reduce([column[1:] == column[:-1] for column in columns])
+        if twice.any():
+            at = order[1:][twice][0]
+            raise DataError(
+                f"queries: {format_count(int(twice.sum()), len(self), 'rows')} repeat another one "
+                f"(first: row {at + 1:,}, {self._describe(at)}). Ask for each reading once."
+            )
+        return self
+
+    def require(self, valid: NDArray[np.bool_], problem: str, advice: str) -> None:
+        """Raise where a query is not `valid`, naming the first one."""
+        wrong = np.flatnonzero(~valid)
+        if len(wrong):
+            raise DataError(
+                f"queries: {format_count(len(wrong), len(self), 'rows')} {problem} (first: row {wrong[0] + 1:,}, "
+                f"{self._describe(wrong[0])}). {advice}"
+            )
+
+    def frame(self) -> pl.DataFrame:
+        """sample, time, sensor."""
+        return pl.DataFrame(
+            {
+                "sample": self.table.samples["sample"].gather(self.sample),
+                "time": self.time,
+                "sensor": pl.Series(self.table.sensors, dtype=pl.String).gather(self.sensor),
+            }
+        )
+
+    def _describe(self, at: Any) -> str:
+        sample, sensor = self.table.ids[self.sample[at]], self.table.sensors[self.sensor[at]]
+        return f"sample '{sample}', sensor '{sensor}', time {self.time[at]:g}"
+
+
+def grid(table: EventTable, every: float, sensors: Sequence[str] | None = None) -> pl.DataFrame:
+    """Queries at regular times, from each sample's first reading to its last, of all sensors or of these."""
+    if not every > 0 or not np.isfinite(every):
+        raise DataError(f"every={every!r}: the time between two queries is a positive number of {table.time_unit}.")
+    names = table.sensors if sensors is None else tuple(sensors)
+    chosen = _codes(pl.Series(names, dtype=pl.String), table.sensors, "sensor", "is not a sensor of the table")
+    first, last = spans(table)
+    number = np.where(table.count > 0, np.floor((last - first) / every + 1e-9).astype(np.int64) + 1, 0)
+    _refuse_too_many(int(number.sum()) * len(chosen))
+    sample = np.repeat(np.arange(len(table)), number)
+    rank = np.arange(len(sample)) - np.repeat(np.cumsum(number) - number, number)
+    time = first[sample] + rank * every
+    return QueryTable(
+        table, np.repeat(sample, len(chosen)), np.tile(chosen, len(sample)), np.repeat(time, len(chosen))
+    ).frame()
+
+
+def at_times(table: EventTable, times: Sequence[float]) -> QueryTable:
+    """All sensors of all samples at these times."""
+    time = _times(pl.Series("time", np.asarray(times).ravel().tolist()), table)
+    if not len(time) or not len(table):
+        raise DataError("There are no queries. Give at least one time and a table with samples.")
+    _refuse_too_many(len(time) * len(table) * len(table.sensors))
+    each, sensors = np.unique(time), len(table.sensors)
+    sample = np.repeat(np.arange(len(table)), len(each) * sensors)
+    return QueryTable(
+        table,
+        sample,
+        np.tile(np.arange(sensors), len(table) * len(each)),
+        np.tile(np.repeat(each, sensors), len(table)),
+    )
+
+
+def in_gaps(table: EventTable, interval: NDArray[np.float64]) -> QueryTable:
+    """Where a reading is missing: each sensor at its typical interval, wherever it was silent for longer than that.
+
+    `interval` (sensor,); nothing is asked before the first reading of a sample or after its last.
+    """
+    first, last = spans(table)
+    rows, width = table.rows(), len(table.sensors)
+    owner = np.repeat(np.arange(len(table)), table.count)
+    series = owner * width + np.asarray(table.sensor[rows], dtype=np.int64)
+    present = np.flatnonzero(table.count > 0)
+    edges = (present[:, None] * width + np.arange(width)).ravel()  # every series begins and ends with its sample
+    # Times of the readings, with an invisible reading one interval outside the sample on both sides.
+    before, after = first[edges // width] - interval[edges % width], last[edges // width] + interval[edges % width]
+    keys = np.concatenate([series, edges, edges])
+    times = np.concatenate([np.asarray(table.time[rows]), before, after])
+    order = np.lexsort([times, keys])
+    keys, times = keys[order], times[order]
+    within = keys[1:] == keys[:-1]
+    start, gap, key = times[:-1][within], np.diff(times)[within], keys[1:][within]
+    steps = gap / interval[key % width]
+    number = np.where(steps > OUTAGE, np.round(steps).astype(np.int64) - 1, 0)
+    _refuse_too_many(int(number.sum()))
+    at = np.repeat(np.arange(len(number)), number)
+    rank = np.arange(len(at)) - np.repeat(np.cumsum(number) - number, number) + 1
+    time = start[at] + gap[at] * rank / (number[at] + 1)
+    sample, sensor = key[at] // width, key[at] % width
+    inside = (time >= first[sample] - 1e-9) & (time <= last[sample] + 1e-9)
+    return QueryTable(table, sample[inside], sensor[inside], time[inside])
+
+
+def spans(table: EventTable) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(samples,) time of the first and the last reading; 0 where there is none."""
+    present = table.count > 0
+    first, last = np.zeros(len(table)), np.zeros(len(table))
+    first[present] = table.time[table.start[present]]
+    last[present] = table.time[table.start[present] + table.count[present] - 1]
+    return first, last
+
+
+def _codes(column: pl.Series, known: Sequence[str], what: str, problem: str) -> Positions:
+    names = column.cast(pl.String)
+    codes = names.replace_strict(list(known), list(range(len(known))), default=None, return_dtype=pl.Int64)
+    if codes.null_count():
+        at = int(codes.is_null().arg_max() or 0)
+        count = format_count(codes.null_count(), len(codes), "rows")
+        raise DataError(
+            f"queries: the {what} of {count} {problem} (first: row {at + 1:,}, '{names[at]}'): "
+            f"{suggest(str(names[at]), known)}"
+        )
+    return codes.to_numpy().astype(np.int64)
+
+
+def _times(column: pl.Series, table: EventTable) -> NDArray[np.float64]:
+    if not column.dtype.is_numeric():
+        raise DataError(
+            f"queries: 'time' is of type {column.dtype}, not a number. Times are {table.time_unit} on the clock of the "
+            "table's own readings."
+        )
+    time = column.cast(pl.Float64).fill_null(np.nan).to_numpy()
+    wrong = ~np.isfinite(time)
+    if wrong.any():
+        raise DataError(
+            f"queries: {format_count(int(wrong.sum()), len(time), 'rows')} have no finite time "
+            f"(first: row {int(wrong.argmax()) + 1:,})."
+        )
+    return time
+
+
+def _refuse_too_many(number: int) -> None:
+    if number > MAX_QUERIES:
+        raise DataError(
+            f"That would be {number:,} queries, more than {MAX_QUERIES:,}. Ask for fewer times, sensors or samples."
+        )

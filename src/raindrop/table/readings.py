@@ -1,0 +1,79 @@
+"""Readings: predicted readings with their intervals; they can be written, and put back into their table."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from raindrop.errors import DataError
+from raindrop.files import atomic_file
+from raindrop.table.event_table import EventTable
+from raindrop.table.queries import QueryTable
+
+
+@dataclass(frozen=True, eq=False)
+class Readings:
+    """A value for every query, in its order, with an interval that contains the truth with probability `coverage`."""
+
+    queries: QueryTable
+    value: NDArray[np.float64]  # (q,)
+    low: NDArray[np.float64]  # (q,)
+    high: NDArray[np.float64]  # (q,)
+    coverage: float
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __repr__(self) -> str:
+        return f"Readings({len(self):,} readings, intervals with a coverage of {self.coverage:g})"
+
+    def frame(self) -> pl.DataFrame:
+        """sample, time, sensor, value, low, high."""
+        columns = {"value": self.value, "low": self.low, "high": self.high}
+        return self.queries.frame().with_columns(**{name: pl.Series(column) for name, column in columns.items()})
+
+    def write(self, path: str | os.PathLike[str]) -> Path:
+        """Write a Parquet or CSV file, by its suffix."""
+        target = Path(path)
+        if target.suffix not in (".parquet", ".csv"):
+            raise DataError(
+                f"{target}: readings are written as .parquet or .csv; give a path that ends in one of them."
+            )
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_file(target) as partial:
+            if target.suffix == ".csv":
+                self.frame().write_csv(partial)
+            else:
+                self.frame().write_parquet(partial)
+        return target
+
+    def fill(self) -> EventTable:
+        """The table of the queries with these readings added and marked in `filled`; its own readings stay."""
+        queries, table = self.queries, self.queries.table
+        rows = table.rows()
+        owner = np.concatenate([np.repeat(np.arange(len(table)), table.count), queries.sample])
+        time = np.concatenate([np.asarray(table.time[rows]), queries.time])
+        sensor = np.concatenate([np.asarray(table.sensor[rows]), queries.sensor.astype(np.int32)])
+        value = np.concatenate([np.asarray(table.value[rows]), self.value])
+        before = np.zeros(len(rows), dtype=bool) if table.filled is None else table.filled[rows]
+        filled = np.concatenate([before, np.ones(len(self), dtype=bool)])
+        order = np.lexsort([filled, sensor, time, owner])
+        keep = np.ones(len(order), dtype=bool)  # a reading of its own wins over a filled one at the same time
+        same = [column[order][1:] == column[order][:-1] for column in (owner, time, sensor)]
+        keep[1:] = ~np.logical_and.reduce(same)
+        order = order[keep]
+        count = np.bincount(owner[order], minlength=len(table)).astype(np.int64)
+        return replace(
+            table,
+            time=time[order],
+            sensor=sensor[order],
+            value=value[order],
+            filled=filled[order],
+            start=np.cumsum(count) - count,
+            count=count,
+        )
