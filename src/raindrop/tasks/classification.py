@@ -18,8 +18,6 @@ from raindrop.table.event_table import EventTable
 from raindrop.tasks.base import CONSTANT_MARGIN, BoostingProblem, Column, Task
 from raindrop.tasks.metrics import CLASSIFICATION, METRICS, Array, Metric, log_loss
 
-ABOUT_POSITIVE = ("auroc", "auprc", "brier", "calibration_error")  # of two classes, these are about the positive one
-
 ClassWeight = str | Mapping[Any, float] | None
 
 
@@ -124,8 +122,8 @@ class Classification(Task):
         return [Column(self.label, np.arange(len(truth)), truth, predicted)]
 
     def title(self, metric: str) -> str:
-        about = f" ({self.positive})" if self.positive is not None and metric in ABOUT_POSITIVE else ""
-        return super().title(metric) + about
+        about_positive = self.positive is not None and self.metrics[metric].about_positive
+        return super().title(metric) + (f" ({self.positive})" if about_positive else "")
 
     def describe(self, truth: Array) -> str:
         shares = np.bincount(truth, minlength=self.num_outputs) / max(len(truth), 1)

@@ -17,9 +17,8 @@ from torch.nn import functional as F
 from raindrop.errors import ConfigError, DataError
 from raindrop.table.event_table import EventTable
 from raindrop.tasks.base import CONSTANT_MARGIN, BoostingProblem, Column, Task, label_columns
-from raindrop.tasks.metrics import METRICS, Array, Metric
+from raindrop.tasks.metrics import METRICS, YES_NO, Array, Metric
 
-YES_NO = ("auroc", "auprc", "accuracy", "f1", "log_loss", "brier", "calibration_error")
 YES, NO = ("yes", "true", "1", "1.0"), ("no", "false", "0", "0.0")
 
 

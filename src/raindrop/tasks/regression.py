@@ -204,9 +204,7 @@ def quantities(table: EventTable, labels: Sequence[str]) -> NDArray[np.float64]:
 def _of_point(metric: Metric, middle: int) -> Metric:
     """The metric of the point prediction among (n, level)."""
     compute, weighted = metric.compute, metric.weighted
-    assert weighted is not None
-    return replace(
-        metric,
-        compute=lambda truth, predicted: compute(truth, predicted[:, middle]),
-        weighted=lambda truth, predicted, counts: weighted(truth, predicted[:, middle], counts),
-    )
+    of_point = replace(metric, compute=lambda truth, predicted: compute(truth, predicted[:, middle]))
+    if weighted is None:
+        return of_point
+    return replace(of_point, weighted=lambda truth, predicted, counts: weighted(truth, predicted[:, middle], counts))
