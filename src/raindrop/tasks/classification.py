@@ -15,7 +15,8 @@ from torch.nn import functional as F
 
 from raindrop.errors import ConfigError, DataError, format_count, suggest
 from raindrop.table.event_table import EventTable
-from raindrop.tasks.base import CONSTANT_MARGIN, BoostingProblem, Column, Task
+from raindrop.tasks.base import CONSTANT_MARGIN, Column, Task
+from raindrop.tasks.boosting import BINARY, MULTICLASS, BoostingProblem
 from raindrop.tasks.metrics import CLASSIFICATION, METRICS, Array, Metric, log_loss
 
 ClassWeight = str | Mapping[Any, float] | None
@@ -88,8 +89,8 @@ class Classification(Task):
 
     def boosting_problems(self) -> Sequence[BoostingProblem]:
         if self.num_outputs == 2:
-            return [BoostingProblem((1,), "binary")]
-        return [BoostingProblem(tuple(range(self.num_outputs)), "multiclass")]
+            return [BoostingProblem((1,), BINARY)]
+        return [BoostingProblem(tuple(range(self.num_outputs)), MULTICLASS)]
 
     def soft_targets(self, scores: Tensor, truth: Array, weight: float) -> Array | None:
         one_hot = np.eye(self.num_outputs, dtype=np.float32)[truth]
