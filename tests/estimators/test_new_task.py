@@ -112,5 +112,8 @@ def test_the_commands_know_the_task(events: EventTable, tmp_path: Path, capsys: 
     main(["predict", run, data, "--out", str(tmp_path / "p.csv"), "--coverage", "0.9"])
     main(["explain", run, data, "--out", str(tmp_path / "r.html")])
     assert "deviance" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["predict", run, data, "--out", str(tmp_path / "q.csv"), "--coverage", "0.9", "--by-class"])
+    assert "--by-class has no effect with the task 'events'; leave it out" in capsys.readouterr().err
     assert (tmp_path / "p.csv").read_text().startswith("sample,visits,visits_low,visits_high")
     assert "Deviance, lower is better" in (tmp_path / "r.html").read_text()

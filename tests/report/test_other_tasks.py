@@ -49,9 +49,10 @@ def labeller(outcomes):
     return awkward_estimator(MultiLabelClassifier, outcomes)
 
 
-def test_every_task_has_a_view():
+def test_every_task_has_a_view_that_is_tested():
     for kind in ESTIMATORS.values():
         assert issubclass(view_type(kind.task_type), TaskView)
+        assert issubclass(kind, (Classifier, *KINDS)), "add it to KINDS"  # test_report.py has the classifier
 
 
 def test_a_task_has_the_view_of_the_task_it_derives_from_or_one_message():

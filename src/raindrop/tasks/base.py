@@ -55,6 +55,8 @@ class Task(ABC):
     """What the loss of its boosted trees is called in their history."""
     stratified: ClassVar[bool] = False
     """Whether random splits should have the same mix of labels in every part."""
+    coverage_by_class: ClassVar[bool] = False
+    """Whether `predict_table` takes `by_class`: a coverage that holds for each class by itself."""
     labels: tuple[str, ...]
     """The columns of the samples table it predicts."""
 

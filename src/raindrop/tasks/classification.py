@@ -30,6 +30,7 @@ class Classification(Task):
     default_metric: ClassVar[str] = "auroc"
     loss_name: ClassVar[str] = "log_loss"
     stratified: ClassVar[bool] = True
+    coverage_by_class: ClassVar[bool] = True
 
     label: str
     classes: NDArray[Any]
