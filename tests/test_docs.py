@@ -122,6 +122,18 @@ sys.exit("torch" in sys.modules)
     assert subprocess.run([sys.executable, "-c", script], capture_output=True).returncode == 0
 
 
+def test_the_list_of_commands_loads_no_data_set():
+    script = """
+import sys, raindrop.cli.app
+try:
+    raindrop.cli.app.main(["--help"])
+except SystemExit:
+    pass
+sys.exit("polars" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True).returncode == 0
+
+
 def test_a_name_that_is_not_exported_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'Clasifier'"):
         raindrop.Clasifier  # noqa: B018

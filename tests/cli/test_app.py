@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from learnable import easy_table, words
 
 from raindrop import EventTable, load
 from raindrop.cli.app import main
+from raindrop.estimators import ESTIMATORS
 
 TRAIN = ("--preset", "paper", "--set", *words(train__epochs=2))
 
@@ -420,6 +422,18 @@ def test_quantities_and_several_labels_are_trained_evaluated_and_predicted(ask: 
         code, _, errors = ask("predict", run, tmp_path / "data", "--out", out, "--coverage", 0.5)
         assert (code, errors) == (0, "")
         assert column in pl.read_parquet(out).columns
+
+
+def test_the_help_on_tasks_is_right_and_an_unknown_one_lists_all(ask: Ask, data: Path, tmp_path: Path) -> None:
+    _, shown, _ = ask("train", "--help")
+    text = " ".join(shown.replace("│", " ").split())
+    described = text[text.index("what is predicted") : text.index("an unknown name lists all tasks")]
+    named = re.findall(r"\((\w+)\)", described)
+    assert named
+    assert set(named) <= set(ESTIMATORS)
+    code, _, errors = ask("train", data, "--out", tmp_path / "run", "--task", "x")
+    assert code == 1
+    assert all(f"'{name}'" in errors for name in ESTIMATORS)
 
 
 def test_an_option_that_a_task_does_not_have_is_refused(ask: Ask, data: Path, tmp_path: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -11,10 +14,12 @@ import pytest
 from published_layout import pack, pam_subject, write
 
 from raindrop.benchmark import plan_jobs, read_experiments
-from raindrop.cli import data as data_commands
 from raindrop.cli.app import app, main
+from raindrop.cli.convert import make_app
 from raindrop.cli.samples import drop_unlabelled, select_split_part, split_table
+from raindrop.datasets import DATASETS, physionet2012
 from raindrop.datasets import download as downloads
+from raindrop.datasets.conversion import Conversion, Report, Source
 from raindrop.datasets.publishers import Publication, Remote
 from raindrop.errors import ConfigError, DataError
 from raindrop.table.event_table import EventTable
@@ -70,7 +75,7 @@ def test_the_published_splits_of_a_download_are_written_into_the_table_folder(
     assert "did not write the published splits" in capsys.readouterr().out
 
 
-def test_pam_also_writes_splits_that_keep_subjects_apart(tmp_path: Path) -> None:
+def test_pam_also_writes_splits_that_keep_subjects_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number in range(101, 106):
         write(tmp_path / "raw", {f"subject{number}.dat": pam_subject([(1, 200), (4, 200)], seed=number)})
     small = ("--steps", 60, "--min-windows", 5, "--min-seconds", 2)
@@ -83,6 +88,12 @@ def test_pam_also_writes_splits_that_keep_subjects_apart(tmp_path: Path) -> None
     jobs, data = plan_jobs(experiment, tmp_path / "table", experiment.rows, [])
     assert {job.split_number for job in jobs} == {1, 2, 3, 4, 5}
     assert (data.label, data.sensors, len(data.class_shares)) == ("activity", 17, 2)
+    for number in (101, 102, 103):
+        (tmp_path / f"raw/subject{number}.dat").unlink()
+    (tmp_path / "raw/splits").mkdir()  # the published splits count the authors' own windows
+    capsys.readouterr()
+    assert run("convert", "pam", tmp_path / "raw", "--out", tmp_path / "two", *small) == 0
+    assert "published splits" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -114,7 +125,7 @@ def test_download_prints_size_and_licence_first_and_checksums_last(
     publication = Publication(
         "A data set", (Remote("http://127.0.0.1:9/a", "a"),), "CC BY 4.0", "https://example.org", 42, "Somebody"
     )
-    monkeypatch.setitem(downloads.PUBLICATIONS, "p12", publication)
+    monkeypatch.setattr(physionet2012, "PUBLICATION", publication)
 
     def fetch(self: downloads.Fetcher, remote: Remote) -> Path:
         self.progress(remote.path, 1_000_000, 2_500_000)
@@ -136,7 +147,8 @@ def test_a_failed_download_is_one_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     remote = Remote("http://127.0.0.1:9/a", "a")
-    monkeypatch.setitem(downloads.PUBLICATIONS, "p12", Publication("A", (remote,), "MIT", "https://x.org", 1, "S"))
+    publication = Publication("A", (remote,), "MIT", "https://x.org", 1, "S")
+    monkeypatch.setattr(physionet2012, "PUBLICATION", publication)
     monkeypatch.setattr(downloads.time, "sleep", lambda seconds: None)
     assert run("download", "p12", "--out", tmp_path) == 1
     assert "http://127.0.0.1:9/a: " in capsys.readouterr().err
@@ -213,11 +225,60 @@ def test_train_and_evaluate_use_a_split_from_a_file(tmp_path: Path, capsys: pyte
 
 
 def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
-    for command in (("convert", "p12"), ("convert", "p19"), ("convert", "pam"), ("download",), ("inspect",)):
+    for command in (*(("convert", name) for name in DATASETS), ("download",), ("inspect",)):
         run(*command, "--help")
         output = capsys.readouterr().out
         assert "folder" in output
-    assert data_commands.convert.name == ("convert",)
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_the_command_of_a_data_set_has_the_options_and_help_of_its_converter(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    converter = DATASETS[name].convert
+    _, *options = inspect.signature(converter).parameters
+    command, bound, _ = app.parse_args(["convert", name, "raw", "--out", "t"], print_error=False, exit_on_error=False)
+    assert bound.arguments == {"source": (Path("raw"),), "out": Path("t")}
+    assert [*inspect.signature(command).parameters] == ["source", "out", *options]
+    run("convert", name, "--help")
+    help_page = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    texts = dict(re.findall(r"^ {8}(\w+): (.{20})", converter.__doc__ or "", re.MULTILINE))
+    assert set(texts) == {"source", *options}
+    assert "folder for the table; must not exist yet" in help_page
+    for option, text in texts.items():
+        assert text in help_page, option
+    run("convert", "--help")
+    assert str(converter.__doc__).split(":")[0] in capsys.readouterr().out
+
+
+def test_a_data_set_is_one_module_and_one_entry_of_the_registry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`convert` and `download` of a data set that this package does not know."""
+
+    def convert(source: Source, *, scale: float = 1.0, twice: bool = False) -> Conversion:
+        """Stations: a small data set.
+
+        Args:
+            scale: what values are multiplied with.
+            twice: double them.
+        """
+        rows = {"sample": ["a", "b"], "time": [0.0, 1.0], "sensor": ["x", "x"], "value": [scale * (1 + twice)] * 2}
+        return Conversion.from_table(EventTable.from_frames(rows, {"sample": ["a", "b"]}), Report("Stations"))
+
+    remote = Remote("http://127.0.0.1:9/a", "a")
+    publication = Publication("Weather stations", (remote,), "MIT", "https://x.org", 1, "S")
+    stations = SimpleNamespace(convert=convert, PUBLICATION=publication)
+    monkeypatch.setitem(DATASETS, "stations", stations)
+    words = ["stations", str(tmp_path), "--out", str(tmp_path / "t"), "--scale", "3", "--twice"]
+    command, bound, _ = make_app(DATASETS).parse_args(words, print_error=False, exit_on_error=False)
+    command(*bound.args, **bound.kwargs)
+    assert EventTable.read(tmp_path / "t").value.tolist() == [6.0, 6.0]
+    monkeypatch.setattr(downloads.Fetcher, "fetch", lambda self, remote: self.folder / remote.path)
+    assert run("download", "stations", "--out", tmp_path / "raw") == 0
+    assert "Weather stations" in capsys.readouterr().out
+    assert run("download", "station", "--out", tmp_path / "raw") == 1
+    assert "There is no data set 'station': did you mean 'stations'?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("page", sorted(Path(__file__).parents[2].glob("docs/data_*.md")), ids=lambda page: page.stem)

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 from file_server import FileServer, Handler, corrupted, cut_at, delayed, status
 
-from raindrop.datasets.download import Fetcher, announcement, download, publication_of
-from raindrop.datasets.publishers import PUBLICATIONS, Listing, Publication, Remote
+from raindrop.datasets import DATASETS
+from raindrop.datasets.download import Fetcher, announcement, download
+from raindrop.datasets.publishers import Listing, Publication, Remote
 from raindrop.errors import DataError
 
 CONTENT = np.random.default_rng(0).bytes(1_500_000)
@@ -307,8 +308,9 @@ def test_a_web_page_instead_of_a_split_is_refused_and_not_kept(
 
 
 def test_the_announcement_has_size_licence_and_source() -> None:
-    for name, publication in PUBLICATIONS.items():
-        text = announcement(publication_of(name), "data")
+    for dataset in DATASETS.values():
+        publication = dataset.PUBLICATION
+        text = announcement(publication, "data")
         assert f"about {publication.megabytes:,} MB, into data" in text
         assert publication.licence in text
         assert publication.page in text
@@ -316,5 +318,3 @@ def test_the_announcement_has_size_licence_and_source() -> None:
             publication.files
         ) + len(publication.splits)
         assert all(remote.address.startswith("https://") for remote in (*publication.files, *publication.splits))
-    with pytest.raises(DataError, match="There is no data set 'p21' to download: did you mean"):
-        publication_of("p21")

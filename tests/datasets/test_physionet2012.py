@@ -69,12 +69,12 @@ def test_the_last_of_several_values_in_a_minute_counts_by_default(p12_folder: Pa
     assert (2.0, "Urine", 465) in readings(physionet2012.convert(p12_folder, duplicates="mean").table, "132540")
 
 
-def test_impossible_values_are_kept_without_limits(p12_folder: Path) -> None:
-    conversion = physionet2012.convert(p12_folder, limits=None)
+def test_impossible_values_are_kept_on_request(p12_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    conversion = physionet2012.convert(p12_folder, keep_impossible=True)
     assert conversion.report.total("pH outside 6 to 8.5") == 0
     assert conversion.report.total("duplicate readings (last)") == 2  # 735 and 7.35 are now two values of one minute
-    tighter = physionet2012.convert(p12_folder, limits={"HR": (0, 75)})
-    assert tighter.report.total("HR outside 0 to 75") == 2
+    monkeypatch.setattr(physionet2012, "LIMITS", {"HR": (0, 75)})
+    assert physionet2012.convert(p12_folder).report.total("HR outside 0 to 75") == 2
 
 
 def test_both_labels_are_written_and_an_unknown_stay_is_empty_or_short(p12_folder: Path) -> None:

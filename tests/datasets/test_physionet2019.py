@@ -80,7 +80,7 @@ def test_impossible_values_are_dropped_unless_switched_off_and_zero_is_a_value(p
     assert conversion.report.total("FiO2 outside 0.1 to 1") == 1
     values = conversion.table[["100009"]].events()["value"].to_list()
     assert values == pytest.approx([0.0, 0.4])
-    assert physionet2019.convert(p19_folder, limits=None).table[["100009"]].num_readings == 3
+    assert physionet2019.convert(p19_folder, keep_impossible=True).table[["100009"]].num_readings == 3
 
 
 def test_every_record_with_an_early_row_stays_when_asked(p19_folder: Path) -> None:

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from raindrop.datasets import DATASETS, convert
+from raindrop.datasets import convert
 from raindrop.errors import DataError
 
 
 def test_a_data_set_is_converted_by_its_short_name(p12_folder: Path) -> None:
     conversion = convert("p12", p12_folder, label="length_of_stay_gt_3")
     assert conversion.table.roles.label == "length_of_stay_gt_3"
-    assert set(DATASETS) == {"p12", "p19", "pam"}
 
 
 def test_an_unknown_name_is_an_error_with_the_closest_one(p12_folder: Path) -> None:

@@ -61,7 +61,8 @@ def model(build: Callable[..., Model]) -> Model:
 
 
 @torch.no_grad()
-def told(model: Model, batch: Batch) -> Output:
+def output_of(model: Model, batch: Batch) -> Output:
+    """The model's output without gradients."""
     return model(batch)
 
 
@@ -91,13 +92,13 @@ def assert_same_sample(first: tuple[Output, Batch, int], second: tuple[Output, B
 
 
 def test_logits_are_finite_with_one_row_per_sample_and_one_column_per_class(model, batch):
-    logits = told(model, batch).scores
+    logits = output_of(model, batch).scores
     assert logits.shape == (12, 3)
     assert logits.isfinite().all()
 
 
-def test_what_else_a_model_tells_has_the_promised_shape(model, batch):
-    output = told(model, batch)
+def test_the_other_outputs_have_the_promised_shape(model, batch):
+    output = output_of(model, batch)
     assert output.embedding.ndim == 2
     assert len(output.embedding) == 12
     assert output.embedding.isfinite().all()
@@ -111,7 +112,7 @@ def test_what_else_a_model_tells_has_the_promised_shape(model, batch):
 
 
 def test_time_weights_sum_to_1_over_the_times_of_a_sample(model, batch):
-    output = told(model, batch)
+    output = output_of(model, batch)
     if output.time_weights is None:
         pytest.skip("this model does not weigh times")
     assert (output.time_weights >= 0).all()
@@ -127,18 +128,18 @@ def test_time_weights_sum_to_1_over_the_times_of_a_sample(model, batch):
 
 
 def test_a_sample_has_the_same_result_alone_as_in_a_batch(model, table, batch, make_batch):
-    together = told(model, batch)
+    together = output_of(model, batch)
     for b in range(len(table)):
         alone = make_batch(table, [b])
-        assert_same_sample((told(model, alone), alone, 0), (together, batch, b))
+        assert_same_sample((output_of(model, alone), alone, 0), (together, batch, b))
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_sample_has_the_same_result_in_any_batch_and_order(model, table, batch, make_batch, seed):
-    together = told(model, batch)
+    together = output_of(model, batch)
     order = np.random.default_rng(seed).permutation(len(table))[: [12, 7, 3][seed]]
     other = make_batch(table, order)
-    shuffled = told(model, other)
+    shuffled = output_of(model, other)
     for at, b in enumerate(order):
         assert_same_sample((shuffled, other, at), (together, batch, int(b)))
 
@@ -159,7 +160,7 @@ def test_a_long_companion_does_not_matter(model, table, make_table, make_batch):
         statics=torch.cat([short.statics, companion.statics]),
     )
     assert both.num_steps - short.num_steps == 150
-    assert_same_sample((told(model, both), both, 0), (told(model, short), short, 0))
+    assert_same_sample((output_of(model, both), both, 0), (output_of(model, short), short, 0))
 
 
 def test_what_was_not_observed_cannot_change_the_prediction(model, table, make_batch):
@@ -170,13 +171,13 @@ def test_what_was_not_observed_cannot_change_the_prediction(model, table, make_b
         scaler, mean=np.where(unread, np.float32(50), scaler.mean), scale=np.where(unread, np.float32(9), scaler.scale)
     )
     batch, other = make_batch(table, scaler=scaler), make_batch(table, scaler=shifted)
-    before, after = told(model, batch), told(model, other)
+    before, after = output_of(model, batch), output_of(model, other)
     assert_same_sample((before, batch, 0), (after, other, 0))
     assert not torch.allclose(before.scores[1], after.scores[1], atol=1e-6)  # but where it was read, they do
 
 
 def test_predicting_twice_gives_the_same(model, batch):
-    assert torch.equal(told(model, batch).scores, told(model, batch).scores)
+    assert torch.equal(output_of(model, batch).scores, output_of(model, batch).scores)
 
 
 # ------------------------------------------------------------------ little or nothing observed
@@ -192,12 +193,12 @@ def test_one_observation_is_enough(model, batch):
     assert value.grad[batch.sample != 10].eq(0).all()
 
 
-def test_a_sample_without_readings_is_told_from_its_statics(model, table, make_batch):
+def test_a_sample_without_readings_is_predicted_from_its_statics(model, table, make_batch):
     empty = make_batch(table, [0, 11, 11])
     assert not (empty.sample > 0).any()
     statics = empty.statics.clone()
     statics[2] += 1
-    output = told(model, replace(empty, statics=statics))
+    output = output_of(model, replace(empty, statics=statics))
     assert output.scores.isfinite().all()
     assert not torch.allclose(output.scores[1], output.scores[2])
 
@@ -208,7 +209,7 @@ def test_a_batch_without_any_reading_can_be_predicted_and_learned_from(build, ma
     model = build(of=table)
     batch = make_batch(table, [11, 11])
     assert batch.num_steps == 0
-    assert told(model, batch).scores.isfinite().all()
+    assert output_of(model, batch).scores.isfinite().all()
     loss(model, batch).backward()
     assert all(weight.grad is None or weight.grad.isfinite().all() for weight in model.parameters())
 
@@ -235,9 +236,9 @@ def test_what_is_saved_are_the_parameters_and_what_was_learned_before_training(m
 
 def test_a_loaded_state_gives_the_same_predictions(build, batch):
     first, second = build(seed=0), build(seed=1)
-    assert not torch.allclose(told(first, batch).scores, told(second, batch).scores)
+    assert not torch.allclose(output_of(first, batch).scores, output_of(second, batch).scores)
     second.load_state_dict(first.state_dict())
-    assert torch.equal(told(first, batch).scores, told(second, batch).scores)
+    assert torch.equal(output_of(first, batch).scores, output_of(second, batch).scores)
 
 
 def test_the_same_seed_gives_the_same_weights(build):
@@ -254,7 +255,7 @@ def loss_after_training(model: Model, batch: Batch, learning_rate: float) -> flo
         loss(model.train(), batch).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        lowest = min(lowest, float(cross_entropy(told(model.eval(), batch).scores, batch.target)))
+        lowest = min(lowest, float(cross_entropy(output_of(model.eval(), batch).scores, batch.target)))
         if lowest < 0.02:
             break
     return lowest

@@ -12,17 +12,17 @@ from closeness import assert_close
 from raindrop.batch.collate import Collator
 from raindrop.batch.scaling import Scaler
 from raindrop.config import make
+from raindrop.estimators import ESTIMATORS, make_estimator
 from raindrop.models.base import DataSpec, DirectModel
 from raindrop.models.registry import MODELS
-from raindrop.tasks import MultiLabel, Regression
 from raindrop.training.loop import task_loss
 from raindrop.training.scoring import scores_of
 
 LABELS = ["one", "other"]
-TASKS = {
-    "multilabel": lambda table: MultiLabel.learn(table, LABELS),
-    "quantiles": lambda table: Regression.learn(table, LABELS),
-    "mean": lambda table: Regression.learn(table, ["one"], "squared"),
+OPTIONS = {name: {"labels": LABELS} for name in ESTIMATORS} | {"classification": {"labels": []}}
+"""Of every task; a class is the table's own label."""
+TASKS = {name: (name, options) for name, options in OPTIONS.items()} | {
+    "regression of the mean": ("regression", {"labels": ["one"], "loss": "squared"})
 }
 pytestmark = pytest.mark.parametrize("name", MODELS)
 
@@ -34,7 +34,8 @@ def problem(request, make_table):
     one = np.arange(40) % 2 + 0.0
     other = np.where(np.arange(40) % 5 == 0, np.nan, np.arange(40) // 2 % 2)
     table = replace(table, samples=table.samples.with_columns(one=one, other=other))
-    task = TASKS[request.param](table)
+    name, options = TASKS[request.param]
+    task = make_estimator(name, "trees", **options).learn_task(table)
     truth = task.encode(table)
     data = Collator(table, Scaler.fit(table), truth=truth, targets=task.targets(truth))
     return task, data, DataSpec(table.sensors, task, data.scaler.static_width)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -18,8 +19,8 @@ from raindrop.report.cases import choose, thinned
 from raindrop.report.page import page
 from raindrop.report.tasks.classification import ClassView
 from raindrop.table.hide import hide_random_sensors, hide_sensors
-from raindrop.tasks import Classification
-from raindrop.tasks.metrics import METRICS
+from raindrop.tasks import Classification, classification
+from raindrop.tasks.metrics import CLASSIFICATION, METRICS
 
 # ---------------------------------------------------------------- its numbers
 
@@ -112,6 +113,19 @@ def test_with_more_classes_each_has_evidence_of_its_own():
 
 
 # ---------------------------------------------------------------- the positive class
+
+
+def test_a_new_metric_with_intervals_gets_a_row_and_a_title(model, table, monkeypatch):
+    accuracy = METRICS["accuracy"]
+    new = {"hits": replace(accuracy, title="hit rate"), "slow_hits": replace(accuracy, title="slow", weighted=None)}
+    for name, metric in new.items():
+        monkeypatch.setitem(METRICS, name, metric)
+    monkeypatch.setattr(classification, "CLASSIFICATION", (*CLASSIFICATION, *new))
+    report = report_on(model, table, samples=2)
+    assert list(report.metric_names) == [name for name in CLASSIFICATION if METRICS[name].weighted] + ["hits"]
+    assert report.metric_names["hits"] == "Hit rate (all classes)"
+    assert report.scores[0].metrics["hits"] == report.scores[0].metrics["accuracy"]
+    assert "Hit rate (all classes)" in page(report)
 
 
 def test_every_metric_of_two_classes_names_its_class(report, text):

@@ -17,7 +17,6 @@ from raindrop.tasks.metrics import (
     REGRESSION,
     auprc,
     auroc,
-    better,
     brier,
     calibration_error,
     log_loss,
@@ -140,23 +139,23 @@ def test_a_class_without_a_sample_is_left_out_of_the_ranking() -> None:
 
 
 def test_lower_is_better_for_losses_alone() -> None:
-    assert better("auroc", 0.8, 0.7)
-    assert not better("auroc", 0.7, 0.7)
-    assert better("log_loss", 0.6, 0.7)
-    assert not better("log_loss", 0.8, 0.7)
-    assert better("brier", 0.1, None)
+    assert METRICS["auroc"].better(0.8, 0.7)
+    assert not METRICS["auroc"].better(0.7, 0.7)
+    assert METRICS["log_loss"].better(0.6, 0.7)
+    assert not METRICS["log_loss"].better(0.8, 0.7)
+    assert METRICS["brier"].better(0.1, None)
     lower = {name for name, metric in METRICS.items() if metric.lower_is_better}
     assert lower == {"log_loss", "brier", "calibration_error", "mae", "rmse", "pinball"}
     perfect, wrong = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[0.0, 1.0], [1.0, 0.0]])
     truth = np.array([0, 1])
     for name in CLASSIFICATION:
-        assert better(name, METRICS[name](truth, perfect), METRICS[name](truth, wrong)), name
+        assert METRICS[name].better(METRICS[name](truth, perfect), METRICS[name](truth, wrong)), name
 
 
 def test_what_is_not_a_number_never_beats_a_number() -> None:
-    assert not better("auroc", math.nan, 0.1)
-    assert better("auroc", 0.1, math.nan)
-    assert not better("auroc", math.nan, math.nan)
+    assert not METRICS["auroc"].better(math.nan, 0.1)
+    assert METRICS["auroc"].better(0.1, math.nan)
+    assert not METRICS["auroc"].better(math.nan, math.nan)
 
 
 def test_an_unknown_metric_suggests_the_near_one() -> None:

@@ -14,7 +14,8 @@ from sklearn.base import clone
 
 from raindrop import Regressor, load
 from raindrop.errors import ConfigError, DataError
-from raindrop.tasks.metrics import LEVELS
+from raindrop.tasks import regression
+from raindrop.tasks.metrics import LEVELS, METRICS, REGRESSION, Metric
 from raindrop.tasks.regression import Regression
 
 CONFIG = {name: value for name, value in QUICK.items() if name != "train.metric"} | {"train.epochs": 12}
@@ -28,6 +29,16 @@ def stays(samples: int = 90, seed: int = 0, *, unknown: float = 0.0):
     grams = 1000 * (1 - table.labels) + rng.normal(0, 50, samples)
     days[rng.random(samples) < unknown] = np.nan
     return replace(table, samples=table.samples.with_columns(days=days, grams=grams))
+
+
+def test_a_metric_without_a_weighted_form_is_of_the_point_prediction_too(monkeypatch):
+    monkeypatch.setitem(METRICS, "worst", Metric("worst", lambda truth, predicted: float(max(abs(truth - predicted)))))
+    monkeypatch.setattr(regression, "REGRESSION", (*REGRESSION, "worst"))
+    table = stays(20)
+    task = Regression.learn(table, ["days"])
+    truth, constant = task.encode(table), task.constant_prediction(task.encode(table))
+    assert task.evaluate(truth, constant)["worst"] == pytest.approx(np.abs(truth - constant[:, :, 2]).max())
+    assert "worst" not in task.bootstrap(truth, constant, draws=2)
 
 
 @pytest.mark.parametrize("loss", ["quantile", "absolute", "squared"])

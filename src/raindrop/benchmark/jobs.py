@@ -25,7 +25,6 @@ from raindrop.files import content_checksum, to_json
 from raindrop.models.registry import MODELS
 from raindrop.table.event_table import EventTable
 from raindrop.table.hide import hide_random_sensors, hide_sensors, num_hidden
-from raindrop.tasks.metrics import better
 from raindrop.training.config import TrainConfig
 from raindrop.version import VERSION, source_checksum
 
@@ -297,7 +296,8 @@ def _describe_run(job: Job, clf: SampleEstimator, training_seconds: float | None
     for record in clf.history_:
         metrics = record.get("validation") or {"loss": record["loss"]}
         if chosen_metric in metrics:
-            value, improved = metrics[chosen_metric], better(chosen_metric, metrics[chosen_metric], best)
+            value = metrics[chosen_metric]
+            improved = clf.task_.metrics[chosen_metric].better(value, best)
         else:  # trees stop by their loss only
             value = next(iter(metrics.values()))
             improved = best is None or value < best

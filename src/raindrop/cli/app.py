@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from raindrop.cli.benchmark import benchmark
-from raindrop.cli.data import convert, download
+from raindrop.cli.download import download
 from raindrop.cli.report import explain, report
 from raindrop.cli.samples import console, read_table
 from raindrop.cli.train import Words, evaluate, predict, train
@@ -72,7 +72,9 @@ def demo(*, out: Path = Path("demo"), samples: int = 3000, seed: int = 0) -> Non
 app.command(train)
 app.command(evaluate)
 app.command(predict)
-app.command(convert)
+app.command(  # loaded when it is used: its commands come from the data sets, which need polars
+    "raindrop.cli.convert:convert", name="convert", help="Convert the published raw files of a data set to a table."
+)
 app.command(download)
 app.command(benchmark)
 app.command(explain)

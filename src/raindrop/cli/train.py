@@ -48,7 +48,8 @@ def train(
     Args:
         data: folder with events.parquet or .csv, and samples.parquet or .csv.
         out: folder for the run: checkpoint, log and the model.
-        task: one of several classes (classification), several yes/no labels (multilabel), or quantities (regression).
+        task: what is predicted, such as one of several classes (classification), several yes/no labels (multilabel) or
+            quantities (regression); an unknown name lists all tasks.
         model: which model.
         preset: tuned (the best we know) or paper (as published).
         label: column of the samples table to predict; several for multilabel and regression.
@@ -190,7 +191,7 @@ def predict(
         coverage: also give the possible classes, or an interval, that contain the truth this often, such as 0.9.
         by_class: let the coverage hold for each class by itself, however rare it is.
     """
-    from raindrop.estimators import Classifier, load
+    from raindrop.estimators import load
     from raindrop.tasks.conformal import require_coverage
     from raindrop.tasks.predictions import require_writable
 
@@ -198,8 +199,8 @@ def predict(
     if coverage is not None:
         require_coverage(coverage)
     estimator = load(run).set_params(unknown_sensors=unknown_sensors, progress=True)
-    if by_class and not isinstance(estimator, Classifier):
-        raise ConfigError("--by-class is about classes; this model predicts something else. Leave it out.")
+    if by_class and not estimator.task_type.coverage_by_class:
+        raise ConfigError(f"--by-class has no effect with the task '{estimator.task_type.name}'; leave it out.")
     chosen = select_run_part(read_table(data, None, (), None), run, part)
     options = {"by_class": True} if by_class else {}
     predicted = estimator.predict_table(chosen, coverage=coverage, **options)

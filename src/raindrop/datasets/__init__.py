@@ -1,37 +1,48 @@
-"""EventTables from the published raw files of the paper's data sets, and from synthetic systems."""
+"""EventTables from the published raw files of data sets, and from synthetic systems.
+
+To add a data set, write its module here and add the module to DATASETS. `raindrop convert` and `raindrop download` find
+it there.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from raindrop.datasets import pamap2, physionet2012, physionet2019
 from raindrop.datasets.conversion import Conversion, Report, Source
-from raindrop.datasets.publishers import PUBLICATIONS, Publication
+from raindrop.datasets.publishers import Publication
 from raindrop.errors import DataError, suggest
 
-__all__ = ["DATASETS", "Conversion", "Dataset", "Publication", "Report", "Source", "convert"]
+__all__ = ["DATASETS", "Conversion", "Dataset", "Publication", "Report", "Source", "convert", "find_dataset"]
 
 
-@dataclass(frozen=True)
-class Dataset:
-    """A data set: its short name, its converter and where it is published."""
+class Dataset(Protocol):
+    """What the module of a data set defines."""
 
-    name: str
-    convert: Callable[..., Conversion]
-    publication: Publication
+    @property
+    def convert(self) -> Callable[..., Conversion]:
+        """`convert(source, *, ...)`: the table of the raw files. Its options are those of `raindrop convert NAME`."""
+
+    @property
+    def PUBLICATION(self) -> Publication:
+        """Where the raw files are published."""
 
 
-DATASETS = {
-    "p12": Dataset("p12", physionet2012.convert, PUBLICATIONS["p12"]),
-    "p19": Dataset("p19", physionet2019.convert, PUBLICATIONS["p19"]),
-    "pam": Dataset("pam", pamap2.convert, PUBLICATIONS["pam"]),
+DATASETS: dict[str, Dataset] = {
+    "p12": physionet2012,
+    "p19": physionet2019,
+    "pam": pamap2,
 }
+
+
+def find_dataset(name: str) -> Dataset:
+    """A data set by its short name."""
+    if name not in DATASETS:
+        raise DataError(f"There is no data set '{name}': {suggest(name, DATASETS)}")
+    return DATASETS[name]
 
 
 def convert(name: str, source: Source, **options: Any) -> Conversion:
     """Convert a data set by its short name; `options` are those of its own `convert`."""
-    if name not in DATASETS:
-        raise DataError(f"There is no data set '{name}': {suggest(name, DATASETS)}")
-    return DATASETS[name].convert(source, **options)
+    return find_dataset(name).convert(source, **options)

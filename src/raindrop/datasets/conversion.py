@@ -14,6 +14,7 @@ import polars as pl
 from raindrop.errors import DataError
 from raindrop.files import write_json
 from raindrop.table.event_table import EventTable
+from raindrop.table.split_files import Split
 
 Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """A folder or archive, or several of them."""
@@ -70,14 +71,16 @@ class Conversion:
 
     table: EventTable
     report: Report
+    splits: Mapping[int, Split] | None = None
+    """Splits by number that keep the table's groups apart; None where the published splits, if any, apply instead."""
 
     @classmethod
-    def from_table(cls, table: EventTable, report: Report) -> Conversion:
+    def from_table(cls, table: EventTable, report: Report, splits: Mapping[int, Split] | None = None) -> Conversion:
         """Add the readings that building the table dropped to the report, and the report's readings to the table."""
         for reason, number in table.dropped.items():
             report.count(reason, number, "readings")
         reasons = {reason: number for unit, reason, number in report.rows() if unit in ("rows", "readings")}
-        return cls(replace(table, dropped=reasons), report)
+        return cls(replace(table, dropped=reasons), report, splits)
 
     def write(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the table, with the report as `conversion.json` in its folder."""

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from raindrop.datasets.publishers import PUBLICATIONS, Listing, Publication, Remote
-from raindrop.errors import DataError, format_count, suggest
+from raindrop.datasets.publishers import Listing, Publication, Remote
+from raindrop.errors import DataError, format_count
 from raindrop.files import file_checksum, write_json
 from raindrop.table.split_files import read_positions
 
@@ -263,13 +263,6 @@ def announcement(publication: Publication, folder: str | os.PathLike[str]) -> st
         f"Licence: {publication.licence}\n"
         f"Cite: {publication.citation}"
     )
-
-
-def publication_of(name: str) -> Publication:
-    """The publication of a data set by its short name."""
-    if name not in PUBLICATIONS:
-        raise DataError(f"There is no data set '{name}' to download: {suggest(name, PUBLICATIONS)}")
-    return PUBLICATIONS[name]
 
 
 def download(publication: Publication, fetcher: Fetcher) -> list[Path]:

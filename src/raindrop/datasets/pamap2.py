@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 
 from raindrop.datasets.archives import Member, read_members, skip_repeats
 from raindrop.datasets.conversion import Conversion, Report, Source, concatenate, no_files_error
+from raindrop.datasets.publishers import Publication, Remote, author_splits
 from raindrop.datasets.records import Records
 from raindrop.errors import DataError, check_choice
 from raindrop.table.event_table import EventTable
+from raindrop.table.split_files import Split
 
 Unit = Literal["hand", "chest", "ankle"]
 RATE = 100
@@ -45,6 +47,21 @@ LAYOUT = (
     "PAMAP2 is published as PAMAP2_Dataset/Protocol/subject101.dat to subject109.dat; "
     "give the archive, or the folder that holds them."
 )
+PUBLICATION = Publication(
+    title="PAMAP2 physical activity monitoring (PAM)",
+    files=(
+        Remote(
+            "https://archive.ics.uci.edu/static/public/231/pamap2+physical+activity+monitoring.zip",
+            "pamap2.zip",
+            sha256="76b3580bd5a804121f507717cb498c66a312ef5c774f4a78ac470e6558add352",
+        ),
+    ),
+    splits=author_splits("PAMdata/splits/PAM_split_{}.npy"),
+    licence="Creative Commons Attribution 4.0; the splits: MIT",
+    page="https://archive.ics.uci.edu/dataset/231/pamap2+physical+activity+monitoring",
+    megabytes=690,
+    citation="Reiss, Stricker: Introducing a new benchmarked dataset for activity monitoring (ISWC 2012)",
+)
 
 
 def convert(
@@ -58,14 +75,19 @@ def convert(
     min_windows: int = 500,
     min_seconds: float = 600.0,
 ) -> Conversion:
-    """Convert the raw files to a table of windows. Times are seconds since the start of the window.
+    """PAMAP2: windows of body-worn sensors, labelled with activities; also makes five splits by subject.
 
-    unit: which of the three inertial units; the paper uses one, with all its 17 values.
-    steps, overlap: length of a window at 100 Hz, and the share it has in common with the next one.
-    keep, seed: share of the readings to keep, and the seed of the draw; the draw of a subject is independent of the
-    other subjects.
-    min_windows: activities with fewer windows in total are excluded.
-    min_seconds: subjects with less time in named activities are excluded.
+    Times are seconds since the start of the window.
+
+    Args:
+        source: the published archive, or a folder with Protocol/subject101.dat to subject109.dat.
+        unit: which of the three inertial units; the paper uses one, with all its 17 values.
+        steps: length of a window in steps of 10 ms.
+        overlap: share of a window that the next one has in common with it.
+        keep: share of the readings to keep, chosen at random.
+        seed: seed of that random choice; the choice for a subject is independent of the other subjects.
+        min_windows: activities with fewer windows in total are left out.
+        min_seconds: subjects with less time in named activities are left out.
     """
     check_choice(unit, Unit, "unit")
     stride = round(steps * (1 - overlap))
@@ -92,7 +114,14 @@ def convert(
     if not tables:
         raise DataError(f"No subject has a window of {steps} steps within one activity.\n{report}")
     table = _drop_rare_activities(concatenate([tables[number] for number in sorted(tables)]), min_windows, report)
-    return Conversion.from_table(table, report)
+    return Conversion.from_table(table, report, _splits_by_subject(table))
+
+
+def _splits_by_subject(table: EventTable) -> dict[int, Split]:
+    """Five random splits; none of fewer than three subjects. The published splits are of the authors' own windows."""
+    if table.samples["subject"].n_unique() < 3:
+        return {}
+    return {number: Split.from_tables(table.split(seed=number)) for number in range(1, 6)}
 
 
 def _protocol_files(source: Source, report: Report) -> Iterator[Member]:

@@ -24,6 +24,7 @@ from raindrop.datasets.conversion import (
     drop_impossible,
     no_files_error,
 )
+from raindrop.datasets.publishers import PHYSIONET, Publication, Remote, author_splits
 from raindrop.datasets.records import Records, batch_records
 from raindrop.errors import DataError, check_choice
 from raindrop.table.build import Duplicates
@@ -59,24 +60,50 @@ LAYOUT = (
 )
 
 
+def _published(name: str, sha256: str) -> Remote:
+    return Remote(f"{PHYSIONET}/challenge-2012/1.0.0/{name}", name, sha256)
+
+
+PUBLICATION = Publication(
+    title="PhysioNet/CinC Challenge 2012 (P12)",
+    files=(
+        _published("set-a.tar.gz", "8cb250f179cd0952b4b9ebcf8954b63d70383131670fac1cfee13deaa13ca920"),
+        _published("set-b.tar.gz", "b1637a2a423a8e76f8f087896cfc5fdf28f88519e1f4e874fbda69b2a64dac30"),
+        _published("set-c.tar.gz", "a4a56b95bcee4d50a3874fe298bf2998f2ed0dd98a676579573dc10419329ee1"),
+        _published("Outcomes-a.txt", "2613ea60ccda29f87571a7d6b09ad130858a8ccd66325bd073365925026883c2"),
+        _published("Outcomes-b.txt", "1305f29734da374a809483229a99f33a9230aa8d4fa74b1a2d6ad788136423d5"),
+        _published("Outcomes-c.txt", "0b32dcb7753c0f18f2f5fde498a28618b8879c5e527ce0dae8ad120dd7e205c9"),
+    ),
+    splits=author_splits("P12data/splits/phy12_split{}.npy"),
+    licence="Open Data Commons Attribution License v1.0; the splits: MIT",
+    page="https://physionet.org/content/challenge-2012/1.0.0/",
+    megabytes=21,
+    citation="Silva, Moody, Mark, Celi: Predicting mortality of ICU patients (Computing in Cardiology 2012)",
+)
+
+
 def convert(
     source: Source,
     *,
     label: Label = "mortality",
     unknown_stay: UnknownStay = "exclude",
-    limits: Limits | None = LIMITS,
     duplicates: Duplicates = "last",
+    keep_impossible: bool = False,
 ) -> Conversion:
-    """Convert the raw files to a table.
+    """PhysioNet/CinC Challenge 2012: 48 hours in intensive care, mortality and length of stay.
 
-    label: which of the two label columns is the table's label; both are always written.
-    unknown_stay: a length of stay of -1 means unknown. "exclude" leaves `length_of_stay_gt_3` empty, "short" counts it
-    as three days or less, as the paper does.
-    limits: possible values by sensor or static; readings outside are dropped, statics outside emptied. None keeps all.
-    duplicates: what to do with several values of one sensor in one minute; the authors' published code takes the last.
+    Args:
+        source: folder or archives with set-a, set-b, set-c and the three tables of outcomes.
+        label: the default label of the table; both labels are written.
+        unknown_stay: leave the label of an unknown length of stay (-1) empty (exclude), or count it as three days or
+            less like the paper (short).
+        duplicates: several values of a sensor in one minute: take the last like the authors' published code, their
+            mean, or stop with an error.
+        keep_impossible: keep readings and statics that are impossible in a living adult, such as a pH of 735.
     """
     check_choice(label, Label, "label")
     check_choice(unknown_stay, UnknownStay, "unknown_stay")
+    limits = None if keep_impossible else LIMITS
     report = Report("P12")
     outcomes: list[Member] = []
     tables = []

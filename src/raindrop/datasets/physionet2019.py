@@ -22,6 +22,7 @@ from raindrop.datasets.conversion import (
     drop_impossible,
     no_files_error,
 )
+from raindrop.datasets.publishers import PHYSIONET, Listing, Publication, Remote, author_splits
 from raindrop.datasets.records import Records, batch_records
 from raindrop.errors import DataError, check_choice
 from raindrop.table.event_table import EventTable
@@ -43,20 +44,50 @@ LAYOUT = (
     "P19 is published as training_setA and training_setB, each a folder or an archive of files such as p000001.psv; "
     "give the folder that holds both."
 )
+PUBLICATION = Publication(
+    title="PhysioNet/CinC Challenge 2019 (P19)",
+    files=(
+        Remote(
+            "https://archive.physionet.org/users/shared/challenge-2019/training_setA.zip",
+            "training_setA.zip",
+            sha256="c0def317798312e4facc0f33ac0202b3a34f412052d9096e8b122b4d3ecb7935",
+        ),
+        Remote(
+            "https://archive.physionet.org/users/shared/challenge-2019/training_setB.zip",
+            "training_setB.zip",
+            sha256="8a88d69a5f64bc9a87d869f527fcc2741c0712cb9a7cb1f5cdcb725336b4c8cc",
+        ),
+    ),
+    splits=author_splits("P19data/splits/phy19_split{}_new.npy"),
+    listing=Listing(
+        address=f"{PHYSIONET}/challenge-2019/1.0.0/SHA256SUMS.txt",
+        root=f"{PHYSIONET}/challenge-2019/1.0.0/",
+        prefix="training/",
+    ),
+    licence="Creative Commons Attribution 4.0; the splits: MIT",
+    page="https://physionet.org/content/challenge-2019/1.0.0/",
+    megabytes=42,
+    citation="Reyna et al.: Early prediction of sepsis from clinical data (Critical Care Medicine 48, 2020)",
+)
 
 
 def convert(
-    source: Source, *, iculos: bool = True, cohort: Cohort = "paper", limits: Limits | None = LIMITS
+    source: Source, *, iculos: bool = True, cohort: Cohort = "paper", keep_impossible: bool = False
 ) -> Conversion:
-    """Convert the raw files to a table. Times are hours since the first row of a record.
+    """PhysioNet/CinC Challenge 2019: hourly rows in intensive care, sepsis.
 
-    iculos: whether ICULOS, the hours in intensive care at the last kept row, is a static. It reveals how long the
-    record is, which is a shortcut to the label; report results with and without it.
-    cohort: "paper" excludes the records that the paper excludes; "all" keeps every record with a row before its first
-    positive one, whatever its length.
-    limits: possible values by sensor; readings outside are dropped. None keeps all.
+    Times are hours since the first row of a record.
+
+    Args:
+        source: folder or archives with training_setA and training_setB.
+        iculos: use ICULOS, the hours in intensive care at the last kept row, as a static. It reveals how long the
+            record is, which is a shortcut to the label; report results with and without it.
+        cohort: apply the paper's exclusions (paper), or keep every record with a row before its first positive one,
+            whatever its length (all).
+        keep_impossible: keep impossible readings, such as 40 for a share of oxygen.
     """
     check_choice(cohort, Cohort, "cohort")
+    limits = None if keep_impossible else LIMITS
     report = Report("P19")
     files = skip_repeats(read_members(source, RECORD.fullmatch), report)
     tables = [_table(batch, cohort, limits, report) for batch in batch_records(files, COLUMNS, "|")]

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from raindrop.errors import MissingExtraError
-from raindrop.tasks.base import BoostingProblem
+from raindrop.tasks.boosting import BoostingProblem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,12 +109,11 @@ def _grow_sklearn(
         "tol": 0.0,
         "random_state": seed,
     }
-    if problem.objective in ("binary", "multiclass"):
+    objective = problem.objective
+    if objective.sklearn == "log_loss":
         model = HistGradientBoostingClassifier(**settings)
     else:
-        loss = {"squared": "squared_error", "absolute": "absolute_error", "quantile": "quantile"}[problem.objective]
-        level = problem.level if loss == "quantile" else None
-        model = HistGradientBoostingRegressor(loss=loss, quantile=level, **settings)
+        model = HistGradientBoostingRegressor(loss=objective.sklearn, quantile=objective.level, **settings)
     held_out = {}
     if validation is not None:
         held_out = {"X_val": validation.x, "y_val": validation.target, "sample_weight_val": validation.weight}
@@ -145,9 +144,8 @@ def _grow_lightgbm(
         import lightgbm
     except ImportError:
         raise MissingExtraError("lightgbm", "trees", "Growing trees with LightGBM") from None
-    objectives = {"squared": "regression", "absolute": "regression_l1"}
     settings = {
-        "objective": objectives.get(problem.objective, problem.objective),
+        "objective": problem.objective.lightgbm,
         "learning_rate": config.learning_rate,
         "num_leaves": config.leaves,
         "min_data_in_leaf": config.min_samples,
@@ -159,10 +157,10 @@ def _grow_lightgbm(
         "num_threads": torch.get_num_threads(),
         "verbose": -1,
     }
-    if problem.objective == "multiclass":
+    if len(problem.outputs) > 1:
         settings["num_class"] = len(problem.outputs)
-    if problem.objective == "quantile":
-        settings["alpha"] = problem.level
+    if problem.objective.level is not None:
+        settings["alpha"] = problem.objective.level
     data = lightgbm.Dataset(training.x, training.target, weight=training.weight)
     held_out: list[Any] = []
     stop: list[Any] = []

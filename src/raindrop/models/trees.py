@@ -26,7 +26,7 @@ from raindrop.batch.collate import BatchSource
 from raindrop.batch.summaries import details_of, summaries_of
 from raindrop.models.base import DataSpec, DirectModel, Output
 from raindrop.models.boosting import Nodes, Samples, TreesConfig, grow
-from raindrop.tasks.base import BoostingProblem
+from raindrop.tasks.boosting import BoostingProblem
 
 CHUNK = 1024  # samples summarised at once while learning
 TREES_AT_ONCE = 512  # evaluated together: more fall out of the cache (9,500 trees: 9.1 s, in parts 3.4 s)
@@ -173,7 +173,7 @@ def round_losses(
     total = torch.zeros(len(trees) // width, dtype=torch.float64)
     for x, target, count in zip(*columns, strict=True):
         scores = forest(x).view(len(x), -1, width).cumsum(1) + torch.from_numpy(start)  # (b, round, output)
-        losses = problem.losses(scores.flatten(0, 1), target.repeat_interleave(scores.shape[1]))
+        losses = problem.objective.losses(scores.flatten(0, 1), target.repeat_interleave(scores.shape[1]))
         total += (losses.view(len(x), -1) * count[:, None]).sum(0)
     return cast(list[float], (total / weight.sum()).tolist())
 

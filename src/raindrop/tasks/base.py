@@ -9,17 +9,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import polars as pl
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from raindrop.errors import ConfigError, DataError
 from raindrop.table.event_table import EventTable
 from raindrop.table.frames import require_columns
+from raindrop.tasks.boosting import BoostingProblem
 from raindrop.tasks.bootstrap import Interval, interval, resampled_counts
 from raindrop.tasks.metrics import Array, Floats, Metric, require_metric
 
@@ -44,36 +44,6 @@ class Column:
         return replace(self, truth=self.truth / self.scale, predicted=self.predicted / self.scale, scale=1.0)
 
 
-@dataclass(frozen=True)
-class BoostingProblem:
-    """One ensemble of boosted trees that fills some of the task's scores."""
-
-    outputs: tuple[int, ...]
-    """The scores it fills; the others stay 0."""
-    objective: Literal["binary", "multiclass", "squared", "absolute", "quantile"]
-    column: int = 0
-    """Which column of targets (n, column) it learns."""
-    level: float = 0.5
-    """Of a quantile."""
-
-    def targets(self, targets: Array) -> Array:
-        """(n,) what it learns; NaN where unknown."""
-        return targets if targets.ndim == 1 else targets[:, self.column]
-
-    def losses(self, scores: Tensor, target: Tensor) -> Tensor:
-        """(n,) of scores (n, outputs) and known targets (n,)."""
-        if self.objective == "multiclass":
-            return torch.nn.functional.cross_entropy(scores, target.long(), reduction="none")
-        score, target = scores[:, 0], target.to(scores.dtype)
-        if self.objective == "binary":
-            return torch.nn.functional.softplus(torch.where(target > 0.5, -score, score))
-        error = target - score
-        if self.objective == "squared":
-            return error.square()
-        level = 0.5 if self.objective == "absolute" else self.level
-        return torch.maximum(level * error, (level - 1) * error)
-
-
 class Task(ABC):
     """What is predicted. `scores` are a model's raw outputs (b, num_outputs); a task says what they mean."""
 
@@ -85,6 +55,8 @@ class Task(ABC):
     """What the loss of its boosted trees is called in their history."""
     stratified: ClassVar[bool] = False
     """Whether random splits should have the same mix of labels in every part."""
+    coverage_by_class: ClassVar[bool] = False
+    """Whether `predict_table` takes `by_class`: a coverage that holds for each class by itself."""
     labels: tuple[str, ...]
     """The columns of the samples table it predicts."""
 

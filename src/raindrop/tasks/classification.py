@@ -15,10 +15,9 @@ from torch.nn import functional as F
 
 from raindrop.errors import ConfigError, DataError, format_count, suggest
 from raindrop.table.event_table import EventTable
-from raindrop.tasks.base import CONSTANT_MARGIN, BoostingProblem, Column, Task
+from raindrop.tasks.base import CONSTANT_MARGIN, Column, Task
+from raindrop.tasks.boosting import BINARY, MULTICLASS, BoostingProblem
 from raindrop.tasks.metrics import CLASSIFICATION, METRICS, Array, Metric, log_loss
-
-ABOUT_POSITIVE = ("auroc", "auprc", "brier", "calibration_error")  # of two classes, these are about the positive one
 
 ClassWeight = str | Mapping[Any, float] | None
 
@@ -31,6 +30,7 @@ class Classification(Task):
     default_metric: ClassVar[str] = "auroc"
     loss_name: ClassVar[str] = "log_loss"
     stratified: ClassVar[bool] = True
+    coverage_by_class: ClassVar[bool] = True
 
     label: str
     classes: NDArray[Any]
@@ -90,8 +90,8 @@ class Classification(Task):
 
     def boosting_problems(self) -> Sequence[BoostingProblem]:
         if self.num_outputs == 2:
-            return [BoostingProblem((1,), "binary")]
-        return [BoostingProblem(tuple(range(self.num_outputs)), "multiclass")]
+            return [BoostingProblem((1,), BINARY)]
+        return [BoostingProblem(tuple(range(self.num_outputs)), MULTICLASS)]
 
     def soft_targets(self, scores: Tensor, truth: Array, weight: float) -> Array | None:
         one_hot = np.eye(self.num_outputs, dtype=np.float32)[truth]
@@ -124,8 +124,8 @@ class Classification(Task):
         return [Column(self.label, np.arange(len(truth)), truth, predicted)]
 
     def title(self, metric: str) -> str:
-        about = f" ({self.positive})" if self.positive is not None and metric in ABOUT_POSITIVE else ""
-        return super().title(metric) + about
+        about_positive = self.positive is not None and self.metrics[metric].about_positive
+        return super().title(metric) + (f" ({self.positive})" if about_positive else "")
 
     def describe(self, truth: Array) -> str:
         shares = np.bincount(truth, minlength=self.num_outputs) / max(len(truth), 1)

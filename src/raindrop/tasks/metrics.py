@@ -1,6 +1,6 @@
 """Metrics: how good predictions are. Each has one definition, used in training, evaluation, intervals and tables.
 
-To add a metric, write its function and add its line to METRICS.
+To add a metric, write its function, add its line to METRICS, and its name to the metrics of the tasks that have it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,25 @@ class Metric:
     is_share: bool = True
     """Whether it lies between 0 and 1, so that tables may show it in percent."""
     weighted: Callable[[Array, Array, Floats], Floats] | None = None
-    """(truth, predicted, counts (draw, sample)) -> (draw,): its value where each sample counts so often."""
+    """(truth, predicted, counts (draw, sample)) -> (draw,): its value where each sample counts so often.
+
+    A metric that has it gets confidence intervals, and a row in reports.
+    """
+    about_positive: bool = False
+    """Of two classes, whether it is about the positive one alone."""
+    over_classes: str = "all classes"
+    """What it is about where it is not about the positive class, for titles in reports."""
 
     def __call__(self, truth: Array, predicted: Array) -> float:
         return self.compute(truth, predicted)
+
+    def better(self, new: float, old: float | None) -> bool:
+        """Whether `new` beats `old`; anything beats None, and NaN beats only None."""
+        if old is None:
+            return True
+        if np.isnan(new) or np.isnan(old):
+            return bool(np.isnan(old) and not np.isnan(new))
+        return new < old if self.lower_is_better else new > old
 
 
 # ---------------------------------------------------------------- classes: truth (n,) codes, predicted (n, class)
@@ -237,17 +252,34 @@ def _pinball_losses(truth: Array, predicted: Array) -> Floats:
 
 
 METRICS: dict[str, Metric] = {
-    "auroc": Metric("AUROC", auroc, weighted=_weighted_ranking(0)),
-    "auprc": Metric("AUPRC", auprc, weighted=_weighted_ranking(1)),
+    "auroc": Metric(
+        "AUROC", auroc, weighted=_weighted_ranking(0), about_positive=True, over_classes="mean over classes"
+    ),
+    "auprc": Metric(
+        "AUPRC", auprc, weighted=_weighted_ranking(1), about_positive=True, over_classes="mean over classes"
+    ),
     "accuracy": Metric("accuracy", accuracy, weighted=_weighted_mean(lambda truth, p: p.argmax(1) == truth)),
-    "precision": Metric("macro precision", precision),
-    "recall": Metric("macro recall", recall),
-    "f1": Metric("macro F1", f1, weighted=_weighted_f1),
+    "precision": Metric("macro precision", precision, over_classes="mean over classes"),
+    "recall": Metric("macro recall", recall, over_classes="mean over classes"),
+    "f1": Metric("macro F1", f1, weighted=_weighted_f1, over_classes="mean over classes"),
     "log_loss": Metric(
         "log loss", log_loss, lower_is_better=True, is_share=False, weighted=_weighted_mean(_log_losses)
     ),
-    "brier": Metric("Brier score", brier, lower_is_better=True, weighted=_weighted_mean(_squared_distances)),
-    "calibration_error": Metric("calibration error", calibration_error, lower_is_better=True),
+    "brier": Metric(
+        "Brier score",
+        brier,
+        lower_is_better=True,
+        weighted=_weighted_mean(_squared_distances),
+        about_positive=True,
+        over_classes="sum over classes",
+    ),
+    "calibration_error": Metric(
+        "calibration error",
+        calibration_error,
+        lower_is_better=True,
+        about_positive=True,
+        over_classes="predicted class",
+    ),
     "mae": Metric(
         "MAE", mae, lower_is_better=True, is_share=False, weighted=_weighted_mean(lambda truth, p: np.abs(p - truth))
     ),
@@ -258,18 +290,19 @@ METRICS: dict[str, Metric] = {
     ),
 }
 CLASSIFICATION = ("auroc", "auprc", "accuracy", "precision", "recall", "f1", "log_loss", "brier", "calibration_error")
+YES_NO = ("auroc", "auprc", "accuracy", "f1", "log_loss", "brier", "calibration_error")
+"""Of each label of a multi-label task."""
 REGRESSION = ("mae", "rmse", "r2")
+"""Of a point prediction; quantiles also have the pinball loss."""
 
 
 def of_point(metric: Metric, middle: int) -> Metric:
     """The metric of the point prediction among (n, level)."""
     compute, weighted = metric.compute, metric.weighted
-    assert weighted is not None
-    return replace(
-        metric,
-        compute=lambda truth, predicted: compute(truth, predicted[:, middle]),
-        weighted=lambda truth, predicted, counts: weighted(truth, predicted[:, middle], counts),
-    )
+    point = replace(metric, compute=lambda truth, predicted: compute(truth, predicted[:, middle]))
+    if weighted is None:
+        return point
+    return replace(point, weighted=lambda truth, predicted, counts: weighted(truth, predicted[:, middle], counts))
 
 
 def metric_of(name: str) -> Metric:
@@ -287,12 +320,3 @@ def require_metric(name: str, known: Iterable[str] | Mapping[str, Any] = METRICS
     """Raise unless there is such a metric."""
     if name not in known:
         raise ConfigError(f"Unknown metric '{name}': {suggest(name, known)}")
-
-
-def better(name: str, new: float, old: float | None) -> bool:
-    """Whether `new` beats `old`; anything beats None, and NaN beats only None."""
-    if old is None:
-        return True
-    if np.isnan(new) or np.isnan(old):
-        return bool(np.isnan(old) and not np.isnan(new))
-    return new < old if metric_of(name).lower_is_better else new > old

@@ -16,10 +16,10 @@ from torch.nn import functional as F
 
 from raindrop.errors import ConfigError, DataError
 from raindrop.table.event_table import EventTable
-from raindrop.tasks.base import CONSTANT_MARGIN, BoostingProblem, Column, Task, label_columns
-from raindrop.tasks.metrics import METRICS, Array, Metric
+from raindrop.tasks.base import CONSTANT_MARGIN, Column, Task, label_columns
+from raindrop.tasks.boosting import BINARY, BoostingProblem
+from raindrop.tasks.metrics import METRICS, YES_NO, Array, Metric
 
-YES_NO = ("auroc", "auprc", "accuracy", "f1", "log_loss", "brier", "calibration_error")
 YES, NO = ("yes", "true", "1", "1.0"), ("no", "false", "0", "0.0")
 
 
@@ -76,7 +76,7 @@ class MultiLabel(Task):
         return (losses * counts).sum() / counts.sum().clamp_min(torch.finfo(scores.dtype).tiny)
 
     def boosting_problems(self) -> Sequence[BoostingProblem]:
-        return [BoostingProblem((at,), "binary", column=at) for at in range(self.num_outputs)]
+        return [BoostingProblem((at,), BINARY, column=at) for at in range(self.num_outputs)]
 
     def soft_targets(self, scores: Tensor, truth: Array, weight: float) -> Array | None:
         """An unknown label is what the teacher predicts."""

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from raindrop.table.event_table import EventTable
-from raindrop.tasks.base import BoostingProblem, Column, Task
+from raindrop.tasks.base import Column, Task
+from raindrop.tasks.boosting import BoostingProblem, quantile
 from raindrop.tasks.metrics import METRICS, Array, Metric, of_point
 
 LEVELS = (0.025, 0.1, 0.5, 0.9, 0.975)
@@ -57,7 +58,7 @@ class ReadingsAt(Task):
         return losses.mean() if weight is None else (losses * weight).sum() / weight.sum()
 
     def boosting_problems(self) -> Sequence[BoostingProblem]:
-        return [BoostingProblem((at,), "quantile", level=level) for at, level in enumerate(self.levels)]
+        return [BoostingProblem((at,), quantile(level)) for at, level in enumerate(self.levels)]
 
     # ---------------------------------------------------------------- predicting
 

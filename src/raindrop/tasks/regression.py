@@ -14,7 +14,8 @@ from torch import Tensor
 
 from raindrop.errors import ConfigError, DataError, format_count, suggest
 from raindrop.table.event_table import EventTable
-from raindrop.tasks.base import CONSTANT_MARGIN, BoostingProblem, Column, Task, label_columns
+from raindrop.tasks.base import CONSTANT_MARGIN, Column, Task, label_columns
+from raindrop.tasks.boosting import ABSOLUTE, SQUARED, BoostingProblem, quantile
 from raindrop.tasks.metrics import LEVELS, METRICS, REGRESSION, Array, Metric, of_point
 
 Loss = Literal["quantile", "absolute", "squared"]
@@ -98,9 +99,9 @@ class Regression(Task):
         return (losses * counts).sum() / counts.sum().clamp_min(torch.finfo(scores.dtype).tiny)
 
     def boosting_problems(self) -> Sequence[BoostingProblem]:
-        size = len(self.levels)
+        size, single = len(self.levels), {"squared": SQUARED, "absolute": ABSOLUTE}
         return [
-            BoostingProblem((at * size + place,), self.objective, column=at, level=level)
+            BoostingProblem((at * size + place,), single.get(self.objective) or quantile(level), column=at)
             for at in range(len(self.labels))
             for place, level in enumerate(self.levels)
         ]

@@ -25,7 +25,6 @@ from raindrop.errors import ConfigError, MissingExtraError, TrainingError
 from raindrop.files import to_json, write_text
 from raindrop.models.base import Model, Output
 from raindrop.tasks.base import Task
-from raindrop.tasks.metrics import better
 from raindrop.training import distributed
 from raindrop.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from raindrop.training.config import TrainConfig
@@ -120,7 +119,7 @@ def train(
                         raise TrainingError(f"The validation of epoch {epoch + 1} is not finite. {_ADVICE}")
                     metrics = task.evaluate(cast(NDArray[Any], validation.truth), task.predict(scores))
                 record["validation"] = metrics
-                if better(metric, metrics[metric], progress.best):
+                if task.metrics[metric].better(metrics[metric], progress.best):
                     progress.best, progress.best_epoch = metrics[metric], epoch + 1
                     best = _copy(model) if ema is None else {name: x.clone() for name, x in ema.items()}
             record["seconds"] = round(time.monotonic() - started, 3)

@@ -15,7 +15,7 @@ from raindrop.report.numbers import quantity_text, share_text
 from raindrop.table.event_table import EventTable
 from raindrop.tasks.base import Task
 from raindrop.tasks.bootstrap import Interval
-from raindrop.tasks.metrics import ReliabilityCurve, metric_of
+from raindrop.tasks.metrics import ReliabilityCurve
 from raindrop.tasks.predictions import Predictions
 
 Array = NDArray[Any]
@@ -115,7 +115,6 @@ class TaskView(ABC):
     """Before, between and after the name and the value of what is explained."""
     shares: ClassVar[bool] = True
     """Whether what is explained is a probability."""
-    metrics: Sequence[str]
     headline: Sequence[str]
     """Metrics on the tiles; the first three also by epoch."""
     groups: Sequence[str] = ("all samples",)
@@ -126,6 +125,8 @@ class TaskView(ABC):
 
     def __init__(self, task: Task):
         self.task = task
+        self.metrics = tuple(name for name, metric in task.metrics.items() if metric.weighted is not None)
+        """The task's metrics that have confidence intervals."""
 
     # ---------------------------------------------------------------- names
 
@@ -135,15 +136,15 @@ class TaskView(ABC):
 
     def metric_title(self, name: str) -> str:
         """A metric's name, with what it is about."""
-        return _capitalised(self.task.title(name))
+        return capitalised(self.task.title(name))
 
     def metric_name(self, name: str) -> str:
         """The same, and whether lower values are better."""
-        return self.metric_title(name) + (", lower is better" if metric_of(name).lower_is_better else "")
+        return self.metric_title(name) + (", lower is better" if self.task.metrics[name].lower_is_better else "")
 
     def short_title(self, name: str) -> str:
         """A metric's name alone."""
-        return _capitalised(self.task.metrics[name].title)
+        return capitalised(self.task.metrics[name].title)
 
     def metric_text(self, name: str, value: float) -> str:
         """A metric's value."""
@@ -228,7 +229,8 @@ def reliability_series(curve: ReliabilityCurve) -> Series:
     return Series(curve.predicted, curve.observed, curve.low, curve.high, dots=8)
 
 
-def _capitalised(text: str) -> str:
+def capitalised(text: str) -> str:
+    """With a capital letter at its start."""
     return text[:1].upper() + text[1:]
 
 

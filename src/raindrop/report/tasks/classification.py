@@ -21,6 +21,7 @@ from raindrop.report.tasks.base import (
     Series,
     Summary,
     TaskView,
+    capitalised,
     diagonal,
     reliability_series,
 )
@@ -45,7 +46,6 @@ class ClassView(TaskView):
         ").",
     )
     mix_note: ClassVar[str] = ", balanced over classes as far as possible"
-    metrics = ("auroc", "auprc", "accuracy", "f1", "brier", "log_loss")
     headline = ("auroc", "auprc", "accuracy", "brier")
 
     def __init__(self, task: Task):
@@ -63,18 +63,10 @@ class ClassView(TaskView):
         return (table.roles.label if table is not None else None) or self.task.label
 
     def metric_title(self, name: str) -> str:
-        if self.positive is None:
-            about = {"auroc": "mean over classes", "auprc": "mean over classes", "brier": "sum over classes"}
-        else:
-            about = dict.fromkeys(("auroc", "auprc", "brier"), self.classes[self.positive])
-        return {
-            "auroc": f"AUROC ({about['auroc']})",
-            "auprc": f"AUPRC ({about['auprc']})",
-            "accuracy": "Accuracy (all classes)",
-            "f1": "F1 (mean over classes)",
-            "brier": f"Brier score ({about['brier']})",
-            "log_loss": "Log loss (all classes)",
-        }[name]
+        metric = self.task.metrics[name]
+        of_positive = self.positive is not None and metric.about_positive
+        about = self.classes[self.positive or 0] if of_positive else metric.over_classes
+        return f"{capitalised(metric.title.removeprefix('macro '))} ({about})"
 
     def metric_text(self, name: str, value: float) -> str:
         return share_text(value)

@@ -41,7 +41,6 @@ class LabelView(TaskView):
         ").",
     )
     picker = "labels that are yes; highest probability"
-    metrics = ("auroc", "auprc", "accuracy", "f1", "brier", "log_loss")
     headline = ("auroc", "auprc", "accuracy", "brier")
 
     def metric_text(self, name: str, value: float) -> str:

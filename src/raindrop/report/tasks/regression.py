@@ -51,7 +51,7 @@ class QuantityView(TaskView):
 
     def __init__(self, task: Task):
         super().__init__(task)
-        self.metrics = self.headline = tuple(self.task.metrics)
+        self.headline = self.metrics[:4]
         if len(self.task.labels) > 1:
             self.picker = "true values; predictions"
 

@@ -1,0 +1,72 @@
+"""What boosted trees learn of a task: which scores, from which targets, with which objective."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from raindrop.tasks.metrics import Array
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What trees minimise. Any objective that both libraries know can be given; a task may bring its own."""
+
+    sklearn: str
+    """The `loss` of scikit-learn's histogram boosting; "log_loss" is that of its classifier."""
+    lightgbm: str
+    """The `objective` of LightGBM."""
+    losses: Callable[[Tensor, Tensor], Tensor]
+    """(scores (n, outputs), known targets (n,)) -> (n,); chooses the number of rounds."""
+    level: float | None = None
+    """Of a quantile."""
+
+
+def _binary_losses(scores: Tensor, target: Tensor) -> Tensor:
+    return F.softplus(torch.where(target > 0.5, -scores[:, 0], scores[:, 0]))
+
+
+def _multiclass_losses(scores: Tensor, target: Tensor) -> Tensor:
+    return F.cross_entropy(scores, target.long(), reduction="none")
+
+
+def _squared_losses(scores: Tensor, target: Tensor) -> Tensor:
+    return (target.to(scores.dtype) - scores[:, 0]).square()
+
+
+def _pinball_losses(level: float) -> Callable[[Tensor, Tensor], Tensor]:
+    def losses(scores: Tensor, target: Tensor) -> Tensor:
+        error = target.to(scores.dtype) - scores[:, 0]
+        return torch.maximum(level * error, (level - 1) * error)
+
+    return losses
+
+
+BINARY = Objective("log_loss", "binary", _binary_losses)
+MULTICLASS = Objective("log_loss", "multiclass", _multiclass_losses)
+SQUARED = Objective("squared_error", "regression", _squared_losses)
+ABSOLUTE = Objective("absolute_error", "regression_l1", _pinball_losses(0.5))
+
+
+def quantile(level: float) -> Objective:
+    """The pinball loss, which the quantile of this level minimises."""
+    return Objective("quantile", "quantile", _pinball_losses(level), level)
+
+
+@dataclass(frozen=True)
+class BoostingProblem:
+    """One ensemble of boosted trees that fills some of the task's scores."""
+
+    outputs: tuple[int, ...]
+    """The scores it fills; the others stay 0."""
+    objective: Objective
+    column: int = 0
+    """Which column of targets (n, column) it learns."""
+
+    def targets(self, targets: Array) -> Array:
+        """(n,) what it learns; NaN where unknown."""
+        return targets if targets.ndim == 1 else targets[:, self.column]
