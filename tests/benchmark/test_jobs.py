@@ -102,7 +102,7 @@ def test_finished_jobs_are_not_run_again(file, uninterrupted, complete, monkeypa
 
 def test_a_new_setting_is_evaluated_without_training(file, complete, tmp_path, monkeypatch):
     more = prepare(tmp_path / "more", TOML.replace("random = [0.34]", "random = [0.34, 0.67]"))
-    monkeypatch.setattr(jobs.Estimator, "fit", lambda *_, **__: pytest.fail("trained again"))
+    monkeypatch.setattr(jobs.SampleEstimator, "fit", lambda *_, **__: pytest.fail("trained again"))
     monkeypatch.setattr(jobs, "rank_sensors", lambda *_, **__: pytest.fail("ranked again"))
     finish(more, complete)
     _, (job, *_), _ = planned(more)

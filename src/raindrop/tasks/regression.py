@@ -73,8 +73,8 @@ class Regression(Task):
     @property
     def metrics(self) -> Mapping[str, Metric]:
         """Of predictions (n, level): those of the point prediction, and the pinball loss of all quantiles."""
-        of_point = {name: of_point(METRICS[name], len(self.levels) // 2) for name in REGRESSION}
-        return of_point | ({"pinball": METRICS["pinball"]} if len(self.levels) > 1 else {})
+        points = {name: of_point(METRICS[name], len(self.levels) // 2) for name in REGRESSION}
+        return points | ({"pinball": METRICS["pinball"]} if len(self.levels) > 1 else {})
 
     # ---------------------------------------------------------------- learning
 
