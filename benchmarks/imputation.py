@@ -4,11 +4,12 @@
     python benchmarks/imputation.py AQI36_FOLDER --silent --models raindrop trees      # whole stations silent
     python benchmarks/imputation.py AQI36_FOLDER --picture gaps.svg                    # from the finished rows
 
-Models see `pm25_missing.txt` alone and are trained on the other months. Scored are the readings of the test months that
-are in `pm25_ground.txt` and not in `pm25_missing.txt`: mean absolute error, also by the length of the gap (hours
-between the station's readings before and after). With --silent every station in turn has no reading at all in the test months;
-"inverse distance" and "nearest station" then know the stations' positions, the models do not. "knn" and "iterative" are
-scikit-learn's KNNImputer and IterativeImputer on the hours x stations matrix. Finished rows are not run again.
+Models see `pm25_missing.txt` alone and are trained on the other months. Scored are the readings of the test months
+that are in `pm25_ground.txt` and not in `pm25_missing.txt`: mean absolute error, also by the length of the gap (hours
+between the station's readings before and after). With --silent every station in turn has no reading at all in the test
+months; "inverse-distance" and "nearest-station" then know the stations' positions, the models do not. "knn" and
+"iterative" are scikit-learn's KNNImputer and IterativeImputer on the hours x stations matrix. Finished rows are not run
+again.
 """
 
 from __future__ import annotations
