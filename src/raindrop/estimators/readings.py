@@ -28,6 +28,7 @@ from raindrop.tasks.readings import ReadingsAt
 from raindrop.training.scoring import scores_of
 
 MIN_SAMPLES = 10  # with fewer, windows of the series are held out instead of samples
+MAX_VALIDATION = 50_000  # readings, so that choosing the epoch costs less than training it
 MIN_WINDOWS = 5  # with fewer, nothing is held out
 
 
@@ -254,6 +255,8 @@ class ReadingsEstimator(Estimator):
         source = GapWindows(table, self.scaler_, windows, self._gaps(table), ignore_unknown=True)
         hidden, asked = source.draw_once(np.random.default_rng(int(self.seed)))
         rows = np.flatnonzero(asked)
+        if len(rows) > MAX_VALIDATION:
+            rows = np.sort(np.random.default_rng(int(self.seed)).choice(rows, MAX_VALIDATION, replace=False))
         sensor = source.codes[table.sensor[table.rows()[rows]]]
         sample = np.repeat(np.arange(len(table)), table.count)[rows]
         at = table.rows()[rows]

@@ -191,7 +191,7 @@ QUERIES_TUNED: dict[str, dict[str, Any]] = {
     "model": {},
     "train": {
         "epochs": 20,
-        "min_steps": 3000,
+        "min_steps": 2000,
         "batch_readings": 40_000,
         "sampling": "natural",
         "optimiser": "adamw",
