@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from raindrop.errors import DataError, format_count, suggest
 from raindrop.table.event_table import EventTable
@@ -79,17 +79,33 @@ class QueryTable:
         return f"sample '{sample}', sensor '{sensor}', time {self.time[at]:g}"
 
 
-def grid(table: EventTable, every: float, sensors: Sequence[str] | None = None) -> pl.DataFrame:
-    """Queries at regular times, from each sample's first reading to its last, of all sensors or of these."""
+def grid(
+    table: EventTable,
+    every: float,
+    sensors: Sequence[str] | None = None,
+    *,
+    start: ArrayLike | None = None,
+    stop: ArrayLike | None = None,
+) -> pl.DataFrame:
+    """Queries at regular times, of all sensors or of these.
+
+    They run from each sample's first reading to its last, or from `start` to `stop`: a time for all samples, or one for
+    each.
+    """
     if not every > 0 or not np.isfinite(every):
         raise DataError(f"every={every!r}: the time between two queries is a positive number of {table.time_unit}.")
     names = table.sensors if sensors is None else tuple(sensors)
     chosen = _codes(pl.Series(names, dtype=pl.String), table.sensors, "sensor", "is not a sensor of the table")
     first, last = spans(table)
-    number = np.where(table.count > 0, np.floor((last - first) / every + 1e-9).astype(np.int64) + 1, 0)
-    _refuse_too_many(int(number.sum()) * len(chosen))
-    sample = np.repeat(np.arange(len(table)), number)
-    rank = np.arange(len(sample)) - np.repeat(np.cumsum(number) - number, number)
+    first = first if start is None else np.broadcast_to(np.asarray(start, dtype=np.float64), first.shape)
+    last = last if stop is None else np.broadcast_to(np.asarray(stop, dtype=np.float64), last.shape)
+    steps = np.floor((last - first) / every + 1e-9)
+    if not np.isfinite(steps).all():
+        raise DataError("grid: start and stop are finite times.")
+    number = np.where(table.count > 0, np.maximum(steps + 1, 0), 0)
+    _refuse_too_many(number.sum() * len(chosen))
+    sample = np.repeat(np.arange(len(table)), number.astype(np.int64))
+    rank = np.arange(len(sample)) - np.repeat(np.cumsum(number) - number, number.astype(np.int64))
     time = first[sample] + rank * every
     return QueryTable(
         table, np.repeat(sample, len(chosen)), np.tile(chosen, len(sample)), np.repeat(time, len(chosen))
@@ -180,8 +196,8 @@ def _times(column: pl.Series, table: EventTable) -> NDArray[np.float64]:
     return time
 
 
-def _refuse_too_many(number: int) -> None:
+def _refuse_too_many(number: float) -> None:
     if number > MAX_QUERIES:
         raise DataError(
-            f"That would be {number:,} queries, more than {MAX_QUERIES:,}. Ask for fewer times, sensors or samples."
+            f"That would be {number:,.0f} queries, more than {MAX_QUERIES:,}. Ask for fewer times, sensors or samples."
         )
