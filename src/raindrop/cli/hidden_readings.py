@@ -77,7 +77,7 @@ def evaluate_readings(estimator: Any, table: EventTable, hidden: HiddenReadings,
         scenarios = _hidden_in_gaps(estimator, table, hidden)
     baselines = [(name, simple_baseline(estimator, name)) for name in BASELINES[kind] if name != estimator.model]
     results: list[dict[str, Any]] = []
-    columns = Table("readings that were hidden", *METRICS.values())
+    columns = Table("hidden readings", *METRICS.values())
     for title, visible, truth in scenarios:
         columns.add_row(escape(f"{title} ({len(truth):,})"))
         for name, model in [(estimator.model, estimator), *baselines]:
