@@ -131,14 +131,16 @@ def at_times(table: EventTable, times: Sequence[float]) -> QueryTable:
 def in_gaps(table: EventTable, interval: NDArray[np.float64]) -> QueryTable:
     """Where a reading is missing: each sensor at its typical interval, wherever it was silent for longer than that.
 
-    `interval` (sensor,); nothing is asked before the first reading of a sample or after its last.
+    `interval` (sensor,), infinite for a sensor that is not to be filled; nothing is asked before the first reading of a
+    sample or after its last.
     """
     first, last = spans(table)
     rows, width = table.rows(), len(table.sensors)
     owner = np.repeat(np.arange(len(table)), table.count)
     series = owner * width + np.asarray(table.sensor[rows], dtype=np.int64)
     present = np.flatnonzero(table.count > 0)
-    edges = (present[:, None] * width + np.arange(width)).ravel()  # every series begins and ends with its sample
+    to_fill = np.flatnonzero(np.isfinite(interval))
+    edges = (present[:, None] * width + to_fill).ravel()  # every series begins and ends with its sample
     # Times of the readings, with an invisible reading one interval outside the sample on both sides.
     before, after = first[edges // width] - interval[edges % width], last[edges // width] + interval[edges % width]
     keys = np.concatenate([series, edges, edges])

@@ -1,4 +1,4 @@
-"""`grid` between given times, as a forecast needs it."""
+"""Which queries are made: a grid between given times, as a forecast needs it, and gaps of some sensors only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from raindrop.errors import DataError
 from raindrop.table.event_table import EventTable
-from raindrop.table.queries import grid
+from raindrop.table.queries import grid, in_gaps
 
 
 @pytest.fixture
@@ -31,3 +31,10 @@ def test_impossible_ranges_are_refused(table: EventTable) -> None:
         grid(table, 1.0, stop=np.inf)
     with pytest.raises(DataError, match="queries, more than 50,000,000"):
         grid(table, 1e-30)
+
+
+def test_a_sensor_with_an_infinite_interval_is_not_filled(table: EventTable) -> None:
+    queries = in_gaps(table, np.array([2.0, np.inf])).frame()  # a warning would be an error
+    assert queries.rows() == [
+        (name, time, "x") for name, times in (("a", (2, 4, 6, 8, 10)), ("b", (5,))) for time in times
+    ]
