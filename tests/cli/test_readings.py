@@ -200,6 +200,11 @@ def test_sensors_that_training_never_read_are_an_error_or_ignored(
     readings = tmp_path / "r.csv"
     assert ask("impute", "apply", imputer, tmp_path / "data", "--every", 6, "--readings", readings, *words)[0] == 0
     assert set(pl.read_csv(readings)["sensor"]) == {"u0", "u1", "u2"}  # u2 was never read in these samples
+    code, _, errors = ask("impute", "apply", imputer, tmp_path / "data", "--out", tmp_path / "filled", *words)
+    assert (code, errors) == (0, "")
+    events = EventTable.read(tmp_path / "filled").events()
+    assert set(events.filter("filled")["sensor"]) == {"u0", "u1", "u2"}
+    assert events.filter(~pl.col("filled"))["sensor"].n_unique() == 3  # "new" keeps its readings
 
 
 QUERIES = {
