@@ -258,7 +258,7 @@ class EventTable:
         digest.update(np.ascontiguousarray(self.count).tobytes())
         for chunk in np.array_split(np.arange(len(self)), max(1, self.num_readings // 4_000_000)):
             rows = self.rows(chunk)
-            for column in (self.time, self.sensor, self.value):
+            for column in (self.time, self.sensor, self.value, *(() if self.filled is None else (self.filled,))):
                 digest.update(np.ascontiguousarray(column[rows]).tobytes())
         return digest.hexdigest()
 
@@ -340,6 +340,12 @@ class EventTable:
                 f"The labels cannot be one column ({str(error).splitlines()[0]}). Give text, numbers or true/false."
             ) from None
         return replace(self, samples=samples, roles=replace(self.roles, label="label"))
+
+    def measured(self) -> EventTable:
+        """The table without readings that were filled in."""
+        if self.filled is None:
+            return self
+        return replace(self.where(~self.filled[self.rows()]), filled=None)
 
     def in_unit(self, unit: TimeUnit) -> EventTable:
         """The same table with times (and the cutoff) in seconds, minutes, hours or days."""
