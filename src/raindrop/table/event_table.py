@@ -28,9 +28,11 @@ from raindrop.table.store import (
     Roles,
     TableInfo,
     arrays_are_usable,
+    filled_marks,
     find_file,
     open_arrays,
     parquet_is_unchanged,
+    read_filled,
     read_frame,
     read_info,
     require_folder,
@@ -159,6 +161,8 @@ class EventTable:
             options.setdefault("sensors", info.sensors)
         options.setdefault("source", (str(paths["events"]), str(paths["samples"])))
         table = cls.from_frames(events, samples, **options)
+        if info is not None:
+            table = replace(table, filled=filled_marks(events, table.events()))
         return replace(table, dropped={**info.dropped, **table.dropped}) if info and unchanged else table
 
     @classmethod
@@ -167,9 +171,6 @@ class EventTable:
         samples = read_frame(folder / "samples.parquet")
         arrays = open_arrays(folder, info, len(samples))
         offsets = np.asarray(arrays["offsets"])
-        filled = None
-        if "filled" in pl.read_parquet_schema(folder / "events.parquet"):
-            filled = pl.read_parquet(folder / "events.parquet", columns=["filled"])["filled"].to_numpy()
         return cls(
             time=arrays["time"],
             sensor=arrays["sensor"],
@@ -181,7 +182,7 @@ class EventTable:
             roles=info.roles,
             time_unit=info.time_unit,
             dropped=info.dropped,
-            filled=filled,
+            filled=read_filled(folder),
         )
 
     # ---------------------------------------------------------------- content

@@ -98,9 +98,10 @@ def grid(table: EventTable, every: float, sensors: Sequence[str] | None = None) 
 
 def at_times(table: EventTable, times: Sequence[float]) -> QueryTable:
     """All sensors of all samples at these times."""
-    time = _times(pl.Series("time", np.asarray(times).ravel().tolist()), table)
-    if not len(time) or not len(table):
+    listed = np.asarray(times).ravel().tolist()
+    if not listed or not len(table):
         raise DataError("There are no queries. Give at least one time and a table with samples.")
+    time = _times(pl.Series("time", listed), table)
     _refuse_too_many(len(time) * len(table) * len(table.sensors))
     each, sensors = np.unique(time), len(table.sensors)
     sample = np.repeat(np.arange(len(table)), len(each) * sensors)
@@ -115,14 +116,16 @@ def at_times(table: EventTable, times: Sequence[float]) -> QueryTable:
 def in_gaps(table: EventTable, interval: NDArray[np.float64]) -> QueryTable:
     """Where a reading is missing: each sensor at its typical interval, wherever it was silent for longer than that.
 
-    `interval` (sensor,); nothing is asked before the first reading of a sample or after its last.
+    `interval` (sensor,), infinite for sensors that are not asked for; nothing is asked before the first reading of a
+    sample or after its last.
     """
     first, last = spans(table)
     rows, width = table.rows(), len(table.sensors)
     owner = np.repeat(np.arange(len(table)), table.count)
     series = owner * width + np.asarray(table.sensor[rows], dtype=np.int64)
     present = np.flatnonzero(table.count > 0)
-    edges = (present[:, None] * width + np.arange(width)).ravel()  # every series begins and ends with its sample
+    # Every series begins and ends with its sample.
+    edges = (present[:, None] * width + np.flatnonzero(np.isfinite(interval))).ravel()
     # Times of the readings, with an invisible reading one interval outside the sample on both sides.
     before, after = first[edges // width] - interval[edges % width], last[edges // width] + interval[edges % width]
     keys = np.concatenate([series, edges, edges])
