@@ -88,7 +88,7 @@ class RaindropQueries(Model):
         queries = cast(Queries, batch.queries)
         series = Series(batch, self.interval, self.scales)
         at_once = max(1, MAX_CELLS // batch.num_sensors)
-        parts = [self._answer(batch, series, queries[i : i + at_once]) for i in range(0, len(queries), at_once)]
+        parts = [self._answer(batch, series, queries[i : i + at_once]) for i in range(0, len(queries) or 1, at_once)]
         members, senders = (torch.cat(part) for part in zip(*parts, strict=True))
         scores = members.mean(1)
         return Output(
