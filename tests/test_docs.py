@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from waves import QUICK, wave_table
 
 import raindrop
 from raindrop.batch import batch
@@ -23,6 +24,7 @@ from raindrop.training import loop as training
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+IMPUTATION = (ROOT / "docs" / "imputation.md").read_text()
 MAP = (ROOT / "docs" / "paper_map.md").read_text()
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
@@ -55,8 +57,31 @@ def test_the_twelve_lines_of_the_readme_run(tmp_path):
     assert (tmp_path / "predictions.parquet").exists()
 
 
-def test_the_commands_of_the_readme_exist_with_their_options():
-    lines = re.findall(r"^raindrop (.+?)(?:\s+#.*)?$", README, re.M)
+def test_the_python_example_on_imputation_runs(tmp_path, monkeypatch):
+    code = re.search(r"```python\n(.*?)```", IMPUTATION, re.S)[1].replace("seed=0).fit", "config=QUICK).fit")
+    assert code.count("QUICK") == 2
+    assert len([line for line in code.splitlines() if line.strip()]) <= 11  # an import and ten lines
+    wave_table().write(tmp_path / "data" / "stations")
+    monkeypatch.chdir(tmp_path)
+    names = {"QUICK": QUICK}
+    exec(code, names)
+    assert names["filled"].filled.any()
+    assert names["readings"].columns == ["sample", "time", "sensor", "value", "low", "high"]
+    assert names["senders"]["weight"].max() > 0
+    assert (tmp_path / "forecasts.parquet").exists()
+
+
+def test_the_gaps_and_forecasts_of_the_readme_run():
+    code = re.findall(r"```python\n(.*?)```", README, re.S)[1].replace("Imputer()", "Imputer(config=QUICK)")
+    code = code.replace("horizon=24", "horizon=6, config=QUICK")
+    assert code.count("QUICK") == 2
+    train, test = wave_table().split((0.7, 0.3), seed=0)
+    exec(code, {"QUICK": QUICK, "rd": raindrop, "train": train, "test": test})
+
+
+@pytest.mark.parametrize("page", [README, IMPUTATION], ids=["README", "imputation"])
+def test_the_commands_of_a_page_exist_with_their_options(page):
+    lines = re.findall(r"^raindrop (.+?)(?:\s+#.*)?$", page, re.M)
     assert len(lines) >= 5
     for line in lines:
         command, *words = shlex.split(line)
@@ -102,8 +127,9 @@ def test_links_between_documents_lead_somewhere():
 
 
 def test_what_is_exported_is_what_is_promised():
-    promised = """Classifier ConfigError DataError EventTable ModelFileError MultiLabelClassifier OutputExistsError
-    Predictions RaindropError RaindropWarning Regressor SensorGraph SensorGraphs __version__ load"""
+    promised = """Classifier ConfigError DataError EventTable Forecaster Imputer ModelFileError MultiLabelClassifier
+    OutputExistsError Predictions RaindropError RaindropWarning Readings Regressor SensorGraph SensorGraphs __version__
+    grid load"""
     assert sorted(raindrop.__all__) == sorted(promised.split())
     for name in raindrop.__all__:
         assert hasattr(raindrop, name)

@@ -7,9 +7,9 @@ from raindrop.errors import ConfigError, DataError, ModelFileError, OutputExists
 from raindrop.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from raindrop.estimators import Classifier, MultiLabelClassifier, Regressor, load
+    from raindrop.estimators import Classifier, Forecaster, Imputer, MultiLabelClassifier, Regressor, load
     from raindrop.graphs import SensorGraph, SensorGraphs
-    from raindrop.table import EventTable
+    from raindrop.table import EventTable, Readings, grid
     from raindrop.tasks.predictions import Predictions
 
 __all__ = [
@@ -17,16 +17,20 @@ __all__ = [
     "ConfigError",
     "DataError",
     "EventTable",
+    "Forecaster",
+    "Imputer",
     "ModelFileError",
     "MultiLabelClassifier",
     "OutputExistsError",
     "Predictions",
     "RaindropError",
     "RaindropWarning",
+    "Readings",
     "Regressor",
     "SensorGraph",
     "SensorGraphs",
     "__version__",
+    "grid",
     "load",
 ]
 
@@ -34,11 +38,15 @@ __all__ = [
 _MODULES = {
     "Classifier": "raindrop.estimators",
     "EventTable": "raindrop.table",
+    "Forecaster": "raindrop.estimators",
+    "Imputer": "raindrop.estimators",
     "MultiLabelClassifier": "raindrop.estimators",
     "Predictions": "raindrop.tasks.predictions",
+    "Readings": "raindrop.table",
     "Regressor": "raindrop.estimators",
     "SensorGraph": "raindrop.graphs",
     "SensorGraphs": "raindrop.graphs",
+    "grid": "raindrop.table",
     "load": "raindrop.estimators",
 }
 

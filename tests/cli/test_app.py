@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import numpy as np
 import polars as pl
 import pytest
 from closeness import assert_close, tolerance
+from command_line import Ask
 from learnable import easy_table, words
 
 from raindrop import EventTable, load
@@ -38,25 +38,6 @@ def run(data: Path) -> Path:
     """A trained run; no test may change it."""
     main(["train", str(data), "--out", str(data.parent / "run"), *TRAIN])
     return data.parent / "run"
-
-
-Ask = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def ask(capsys: pytest.CaptureFixture[str]) -> Ask:
-    """A function from words to exit code, what was shown, and errors."""
-
-    def given(*asked: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = 0
-        try:
-            main([str(word) for word in asked])
-        except SystemExit as exit:
-            code = int(exit.code or 0)
-        return (code, *capsys.readouterr())
-
-    return given
 
 
 def listing(folder: Path) -> list[str]:
@@ -252,7 +233,20 @@ def test_a_run_on_all_samples_has_no_test_part(ask: Ask, data: Path, tmp_path: P
     assert ask("evaluate", tmp_path / "run", data, "--part", "all")[0] == 0
 
 
-COMMANDS = ("demo", "inspect", "train", "evaluate", "predict", "explain", "report", "convert", "download", "benchmark")
+COMMANDS = [
+    "demo",
+    "inspect",
+    "train",
+    "evaluate",
+    "predict",
+    "impute",
+    "forecast",
+    "explain",
+    "report",
+    "convert",
+    "download",
+    "benchmark",
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -306,6 +300,8 @@ MISTAKES = {
     "unknown kind of file": ("predict RUN DATA --out OUT.xlsx", "predictions are written as .parquet or .csv"),
     "predictions exist": ("predict RUN DATA --out DATA/samples.parquet", "this file exists already"),
     "impossible coverage": ("predict RUN DATA --out OUT.csv --coverage 90", "above 0 and below 1"),
+    "blocks of a classifier": ("evaluate RUN DATA --hide-blocks 5", "--hide-blocks has no effect with the task 'clas"),
+    "a classifier does not impute": ("impute apply RUN DATA --out OUT", "apply it with 'raindrop predict "),
     "by class of nothing": ("predict RUN DATA --out OUT.csv --by-class", "by_class says which coverage is meant"),
     "unknown calibration": ("train DATA --out OUT --calibrate platt", "platt"),
     "nothing to calibrate by": (

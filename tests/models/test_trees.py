@@ -133,9 +133,9 @@ def test_trees_that_see_more_tell_what_nine_summaries_do_not():
 def test_columns_are_the_same_whoever_is_summarised_along(table, monkeypatch, seen):
     data = labelled_collator(table)
     trees = Trees(TreesConfig(summaries=seen), DataSpec(table.sensors, classes(2)))
-    whole = trees.columns_of(data)
+    whole = trees.rows_of(data, 0).x
     monkeypatch.setattr("raindrop.models.trees.CHUNK", 7)
-    np.testing.assert_array_equal(trees.columns_of(data), whole)
+    np.testing.assert_array_equal(trees.rows_of(data, 0).x, whole)
 
 
 @ENGINES
@@ -149,7 +149,7 @@ def test_probabilities_are_the_engines_own(table, grown, monkeypatch, engine, cl
     clf = Classifier("trees", config={**SMALL, "model.engine": engine, "train.holdout": 0.0})
     clf.fit(parts[0], validation=parts[1])
     data = clf._collator(table, labelled=True)
-    columns, rounds = clf.model_.columns_of(data), len(clf.model_.output) // (1 if classes == 2 else 3)
+    columns, rounds = clf.model_.rows_of(data, 0).x, len(clf.model_.output) // (1 if classes == 2 else 3)
     if engine == "sklearn":
         own = list(grown[0].staged_predict_proba(columns))[rounds - 1]
     else:

@@ -22,7 +22,8 @@ from raindrop.table.event_table import EventTable
 from raindrop.table.queries import spans
 
 LENGTH, MARGIN = 128.0, 96.0  # typical intervals
-MAX_QUERIES = 4096  # per training batch
+MAX_PAIRS = 1 << 17  # queries x sensors in a training batch,
+MIN_QUERIES = 64  # but at least so many queries
 Float64 = NDArray[np.float64]
 
 
@@ -144,9 +145,9 @@ class GapWindows(WindowSource):
         return hidden, asked
 
     def cells(self, positions: Positions) -> NDArray[np.int64]:
-        """Queries x sensors, of which there are at most MAX_QUERIES, and the readings."""
+        """Queries x sensors, of which there are at most MAX_PAIRS, and the readings."""
         seen: NDArray[np.int64] = np.cumsum(self.windows.count[positions])
-        cells: NDArray[np.int64] = seen * 8 + np.minimum(seen, MAX_QUERIES) * len(self.scaler.sensors)
+        cells: NDArray[np.int64] = seen * 8 + np.minimum(seen * len(self.scaler.sensors), MAX_PAIRS)
         return cells
 
     def batch(
@@ -164,8 +165,9 @@ class GapWindows(WindowSource):
         inside = (time >= start[owner]) & (time < stop[owner])
         hidden, wanted = self.gaps.draw(rng, owner, sensor, time, inside, len(positions))
         asked = np.flatnonzero(wanted)
-        if len(asked) > MAX_QUERIES:
-            asked = np.sort(rng.choice(asked, MAX_QUERIES, replace=False))
+        most = max(MIN_QUERIES, MAX_PAIRS // len(self.scaler.sensors))
+        if len(asked) > most:
+            asked = np.sort(rng.choice(asked, most, replace=False))
         target = self.scaler.scale_values(np.asarray(self.table.value[rows[asked]]), sensor[asked])
         keep = ~hidden
         return self.assemble(

@@ -15,6 +15,7 @@ from rich.markup import escape
 
 from raindrop.cli.benchmark import benchmark
 from raindrop.cli.download import download
+from raindrop.cli.readings import forecast, impute
 from raindrop.cli.report import explain, report
 from raindrop.cli.samples import console, read_table
 from raindrop.cli.train import Words, evaluate, predict, train
@@ -72,6 +73,8 @@ def demo(*, out: Path = Path("demo"), samples: int = 3000, seed: int = 0) -> Non
 app.command(train)
 app.command(evaluate)
 app.command(predict)
+app.command(impute)
+app.command(forecast)
 app.command(  # loaded when it is used: its commands come from the data sets, which need polars
     "raindrop.cli.convert:convert", name="convert", help="Convert the published raw files of a data set to a table."
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 from rich.markup import escape
 
-from raindrop.cli.samples import console, drop_unlabelled, labelled_samples, select_run_part
+from raindrop.cli.samples import console, drop_unlabelled, labelled_samples, load_run, select_run_part
 from raindrop.cli.train import Words, read_for
 
 if TYPE_CHECKING:  # torch and polars load only when a command needs them
@@ -47,12 +47,11 @@ def explain(
         unknown_sensors: readings of sensors that training never saw are an error, or ignored.
         seed: of the choice of samples, of hidden sensors and of every random draw.
     """
-    from raindrop.estimators import load
     from raindrop.report import check_report_path, report_on, write_report
 
     check_report_path(out)
-    estimator = load(run).set_params(unknown_sensors=unknown_sensors)
-    other_seeds = [load(other).set_params(unknown_sensors=unknown_sensors) for other in seeds]
+    estimator = load_run(run, "samples").set_params(unknown_sensors=unknown_sensors)
+    other_seeds = [load_run(other, "samples").set_params(unknown_sensors=unknown_sensors) for other in seeds]
     table = read_for(estimator, data, label)
     chosen = drop_unlabelled({"test": select_run_part(table, run, part)}, list(estimator.task_.labels))["test"]
     notes = {"Samples": _which_samples(run, part, len(table) - len(chosen)), **_conversion_notes(data)}
@@ -83,11 +82,10 @@ def report(run: Path, *, out: Path | None = None) -> None:
         run: folder that `raindrop train` wrote.
         out: the page; report.html in the run's folder where not given. Must not exist yet.
     """
-    from raindrop.estimators import load
     from raindrop.report import check_report_path, report_on_run, write_report
 
     path = run / "report.html" if out is None else out
-    estimator = load(run)
+    estimator = load_run(run, "samples")
     check_report_path(path)
     write_report(report_on_run(estimator, title=f"{', '.join(estimator.task_.labels)}: {run.resolve().name}"), path)
     console.print(f"wrote the report to {escape(str(path))}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 from rich.markup import escape
@@ -18,6 +18,32 @@ if TYPE_CHECKING:  # torch and polars load only when a command needs them
     from raindrop.table.event_table import EventTable
 
 console = Console(soft_wrap=True, highlight=False)
+
+
+def load_run(run: Path, kind: Literal["samples", "imputer", "forecaster"]) -> Any:
+    """The estimator that a run holds; where it is of another kind, an error names the command for it."""
+    from raindrop.estimators import Forecaster, Imputer, SampleEstimator, load
+
+    estimator = load(run)
+    kinds = {"samples": SampleEstimator, "imputer": Imputer, "forecaster": Forecaster}
+    if isinstance(estimator, kinds[kind]):
+        return estimator
+    if isinstance(estimator, Imputer):
+        holds, command = "an imputer", f"fill gaps with 'raindrop impute apply {run} DATA --out FILLED'"
+    elif isinstance(estimator, Forecaster):
+        holds, command = "a forecaster", f"apply it with 'raindrop forecast apply {run} DATA --every 1.0 --out FILE'"
+    else:
+        task = estimator.task_.name
+        holds, command = f"a model for {task}", f"apply it with 'raindrop predict {run} DATA --out predictions.parquet'"
+    raise ConfigError(f"{run}: the run holds {holds}; {command}, or evaluate it with 'raindrop evaluate {run} DATA'.")
+
+
+def parse_cutoff(text: str | None) -> float | str | None:
+    """The value of `--cutoff`: a number is a time, any other text the name of a column."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text
 
 
 def read_table(data: Path, label: str | None, statics: Sequence[str], group: str | None) -> EventTable:

@@ -9,7 +9,17 @@ from cyclopts import Parameter
 from rich.markup import escape
 from rich.table import Table
 
-from raindrop.cli.samples import console, drop_unlabelled, read_table, select_run_part, select_split_part, split_table
+from raindrop.cli.hidden_readings import HiddenReadings, evaluate_readings, refuse_options_of_other_runs
+from raindrop.cli.samples import (
+    console,
+    drop_unlabelled,
+    load_run,
+    parse_cutoff,
+    read_table,
+    select_run_part,
+    select_split_part,
+    split_table,
+)
 from raindrop.errors import ConfigError
 
 if TYPE_CHECKING:  # torch and polars load only when a command needs them
@@ -117,6 +127,10 @@ def evaluate(
     split: str | None = None,
     label: Words = (),
     hide_sensors: Numbers = (),
+    hide_readings: Numbers = (),
+    hide_blocks: Numbers = (),
+    horizons: Numbers = (),
+    cutoff: str | None = None,
     intervals: Annotated[bool, Parameter(negative=())] = False,
     seed: int = 0,
     unknown_sensors: Literal["error", "ignore"] = "error",
@@ -124,28 +138,52 @@ def evaluate(
 ) -> None:
     """How good a trained model is on a table, also with sensors hidden.
 
+    Of an imputer or a forecaster, readings are hidden, predicted and compared, beside simple baselines.
+
     Args:
-        run: folder that `raindrop train` wrote.
+        run: folder that `raindrop train`, `impute train` or `forecast train` wrote.
         data: folder with the table.
         part: which samples; auto takes the test samples of the run's own split where the table has them, else all.
         split: take the part from split 1 of a file instead, as FILE:1.
         label: column of the samples table that holds the truth, where it has another name than in training.
         hide_sensors: shares of sensors to hide at random in each sample, such as 0.1 0.3 0.5.
+        hide_readings: of an imputer: shares of single readings to hide, such as 0.1.
+        hide_blocks: of an imputer: how long each sensor is hidden at a time, in the table's time unit, such as 6 24.
+        horizons: of a forecaster: compare up to this long after the cutoff, such as 6 24; its own where not given.
+        cutoff: of a forecaster: a time, or a column of the samples table; one horizon before the last reading of each
+            sample where neither this nor the run has one.
         intervals: also show 95 % confidence intervals, by the bootstrap.
-        seed: of the hidden sensors and the bootstrap.
+        seed: of what is hidden and of the bootstrap.
         unknown_sensors: readings of sensors that were never read in training are an error, or ignored.
         out: JSON file for the metrics.
     """
     from raindrop.estimators import load
+    from raindrop.estimators.readings import ReadingsEstimator
     from raindrop.files import refuse_to_overwrite, write_json
     from raindrop.table.hide import hide_random_sensors
 
     estimator = load(run).set_params(unknown_sensors=unknown_sensors)
     task = estimator.task_
+    refuse_options_of_other_runs(
+        estimator,
+        {
+            "--label": label,
+            "--intervals": intervals,
+            "--hide-sensors": hide_sensors,
+            "--hide-readings": hide_readings,
+            "--hide-blocks": hide_blocks,
+            "--horizons": horizons,
+            "--cutoff": cutoff,
+        },
+    )
     if out is not None:
         refuse_to_overwrite(out)
-    table = read_for(estimator, data, label)
+    predicts_readings = isinstance(estimator, ReadingsEstimator)
+    table = read_table(data, None, (), None) if predicts_readings else read_for(estimator, data, label)
     chosen = select_run_part(table, run, part) if split is None else select_split_part(table, split, part)
+    if predicts_readings:
+        hidden = HiddenReadings(hide_readings, hide_blocks, hide_sensors, horizons, parse_cutoff(cutoff), seed)
+        return evaluate_readings(estimator, chosen, hidden, out)
     chosen = drop_unlabelled({"test": chosen}, list(task.labels))["test"]
     truth = estimator.truth(chosen)
     results: list[dict[str, Any]] = []
@@ -191,14 +229,13 @@ def predict(
         coverage: also give the possible classes, or an interval, that contain the truth this often, such as 0.9.
         by_class: let the coverage hold for each class by itself, however rare it is.
     """
-    from raindrop.estimators import load
     from raindrop.tasks.conformal import require_coverage
     from raindrop.tasks.predictions import require_writable
 
     require_writable(out)
     if coverage is not None:
         require_coverage(coverage)
-    estimator = load(run).set_params(unknown_sensors=unknown_sensors, progress=True)
+    estimator = load_run(run, "samples").set_params(unknown_sensors=unknown_sensors, progress=True)
     if by_class and not estimator.task_type.coverage_by_class:
         raise ConfigError(f"--by-class has no effect with the task '{estimator.task_type.name}'; leave it out.")
     chosen = select_run_part(read_table(data, None, (), None), run, part)

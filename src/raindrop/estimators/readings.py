@@ -20,7 +20,7 @@ from raindrop.hardware import limit_threads, resolve_device
 from raindrop.models.registry import QUERY_MODELS
 from raindrop.table.event_table import EventTable
 from raindrop.table.frames import require_columns, to_polars
-from raindrop.table.queries import QueryTable, at_times, in_gaps, spans
+from raindrop.table.queries import QueryTable, at_times, grid, in_gaps, spans
 from raindrop.table.readings import Readings
 from raindrop.table.time_columns import SECONDS
 from raindrop.tasks.conformal import ConformalIntervals
@@ -28,6 +28,7 @@ from raindrop.tasks.readings import ReadingsAt
 from raindrop.training.scoring import scores_of
 
 MIN_SAMPLES = 10  # with fewer, windows of the series are held out instead of samples
+MAX_VALIDATION = 50_000  # readings, so that choosing the epoch costs less than training it
 MIN_WINDOWS = 5  # with fewer, nothing is held out
 
 
@@ -81,6 +82,16 @@ class ReadingsEstimator(Estimator):
         """
         table = self._with_all_sensors(X)
         return self._answer(QueryTable.from_frame(table, queries), coverage)
+
+    def grid(self, X: EventTable, every: float) -> pl.DataFrame:
+        """Queries at regular times, wherever this estimator can answer them, of all sensors it was trained on."""
+        table = self._with_all_sensors(X)
+        start, stop = self._answerable(table, every)
+        return grid(table, every, self.scaler_.observed_sensors, start=start, stop=stop)
+
+    def _answerable(self, table: EventTable, every: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(samples,) where a grid of queries starts, and where it stops."""
+        return spans(table)
 
     def evaluate(self, X: EventTable, truth: Any) -> dict[str, float]:
         """Errors against known readings: a frame with the columns sample, time, sensor and value.
@@ -254,6 +265,8 @@ class ReadingsEstimator(Estimator):
         source = GapWindows(table, self.scaler_, windows, self._gaps(table), ignore_unknown=True)
         hidden, asked = source.draw_once(np.random.default_rng(int(self.seed)))
         rows = np.flatnonzero(asked)
+        if len(rows) > MAX_VALIDATION:
+            rows = np.sort(np.random.default_rng(int(self.seed)).choice(rows, MAX_VALIDATION, replace=False))
         sensor = source.codes[table.sensor[table.rows()[rows]]]
         sample = np.repeat(np.arange(len(table)), table.count)[rows]
         at = table.rows()[rows]
@@ -399,6 +412,10 @@ class Forecaster(ReadingsEstimator):
             return column
         factor = SECONDS[getattr(self, "time_unit_", X.time_unit)] / SECONDS[X.time_unit]
         return np.full(len(X), float(self.cutoff) * factor)
+
+    def _answerable(self, table: EventTable, every: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        cutoff = self.cutoffs(table)
+        return cutoff + every, cutoff + float(self.horizon) * SECONDS[self.time_unit_] / SECONDS[table.time_unit]
 
     def _check_arguments(self) -> None:
         if not isinstance(self.horizon, (int, float)) or not 0 < self.horizon < np.inf:

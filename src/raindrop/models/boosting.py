@@ -52,7 +52,7 @@ class TreesConfig:
 
 @dataclass(frozen=True)
 class Samples:
-    """What trees learn from: columns (n, column), targets (n,), weights (n,)."""
+    """What trees learn from: columns (n, column), targets (n,) or (n, target), weights (n,)."""
 
     x: NDArray[np.float64]
     target: NDArray[Any]

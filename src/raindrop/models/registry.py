@@ -12,6 +12,7 @@ from raindrop.models.baselines.ipnet import IPNet, IPNetConfig
 from raindrop.models.baselines.mtand import MTAND, MTANDConfig
 from raindrop.models.baselines.mtgnn import MTGNN, MTGNNConfig
 from raindrop.models.baselines.odernn import ODERNN, ODERNNConfig
+from raindrop.models.baselines.query_trees import QueryTrees
 from raindrop.models.baselines.seft import SeFT, SeFTConfig
 from raindrop.models.baselines.simple_imputation import (
     LastValue,
@@ -190,7 +191,7 @@ QUERIES_TUNED: dict[str, dict[str, Any]] = {
     "model": {},
     "train": {
         "epochs": 20,
-        "min_steps": 3000,
+        "min_steps": 2000,
         "batch_readings": 40_000,
         "sampling": "natural",
         "optimiser": "adamw",
@@ -209,5 +210,6 @@ QUERY_MODELS: dict[str, Entry] = {
     "last": Entry(LastValue, NoConfig, {"tuned": {}}),
     "linear": Entry(LinearInterpolation, NoConfig, {"tuned": {}}),
     "nearest": Entry(NearestSensors, NoConfig, {"tuned": {}}),
+    "trees": Entry(QueryTrees, TreesConfig, {"tuned": {"model": {"rounds": 400, "patience": 30}}}),
 }
 """The models that answer queries: the value of a sensor at a time."""

@@ -127,15 +127,15 @@ class Trees(DirectModel):
 
     def fit(self, training: BatchSource, validation: BatchSource | None, seed: int) -> list[dict[str, Any]]:
         """Grow trees; with validation samples, keep the number of rounds with the lowest loss on them."""
-        x = self.columns_of(training)
-        x_validation = None if validation is None else self.columns_of(validation)
+        rows = self.rows_of(training, seed)
+        rows_validation = None if validation is None else self.rows_of(validation, seed)
         trees: list[Nodes] = []
         output: list[int] = []
         baseline = np.zeros(len(self.baseline))
         histories: list[tuple[list[float], list[float]]] = []
         for problem in self.task.boosting_problems():
-            known = select(x, training, problem)
-            held_out = None if validation is None or x_validation is None else select(x_validation, validation, problem)
+            known = select(rows, problem)
+            held_out = None if rows_validation is None else select(rows_validation, problem)
             held_out = None if held_out is None or not len(held_out.x) else held_out
             grown, start = grow(self.config, problem, known, held_out, seed)
             losses = round_losses(problem, grown, start, known)
@@ -149,18 +149,19 @@ class Trees(DirectModel):
         self.eval()
         return merge_histories(histories, self.task.loss_name)
 
-    def columns_of(self, data: BatchSource) -> NDArray[np.float64]:
-        """(samples, columns) of all samples."""
+    def rows_of(self, data: BatchSource, seed: int) -> Samples:
+        """The columns of all samples, with their targets and weights."""
         chunks = np.split(np.arange(len(data)), range(CHUNK, len(data), CHUNK))
-        return np.concatenate([self.columns(data.batch(positions)).numpy() for positions in chunks])
+        x = np.concatenate([self.columns(data.batch(positions)).numpy() for positions in chunks])
+        return Samples(x, cast(NDArray[Any], data.targets), data.weights)
 
 
-def select(x: NDArray[np.float64], data: BatchSource, problem: BoostingProblem) -> Samples:
-    """The samples whose target is known to this problem."""
-    target = problem.targets(cast(NDArray[Any], data.targets))
+def select(rows: Samples, problem: BoostingProblem) -> Samples:
+    """The rows whose target is known to this problem."""
+    target = problem.targets(rows.target)
     known = ~np.isnan(target) if target.dtype.kind == "f" else np.ones(len(target), dtype=bool)
-    weight = None if data.weights is None else data.weights[known]
-    return Samples(x[known], target[known], weight)
+    weight = None if rows.weight is None else rows.weight[known]
+    return Samples(rows.x[known], target[known], weight)
 
 
 def round_losses(

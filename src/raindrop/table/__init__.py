@@ -1,12 +1,24 @@
 """EventTable: the readings of many samples, validated once.
 
 build.py validates and sorts the user's frames, event_table.py is the table, store.py its folder on disk. Splits, hidden
-sensors and the overview of `raindrop inspect` are functions of a table.
+sensors and the overview of `raindrop inspect` are functions of a table. queries.py names readings to predict,
+readings.py holds the predicted ones.
 """
 
 from raindrop.table.event_table import EventTable
 from raindrop.table.hide import hide_random_sensors, hide_sensors
 from raindrop.table.overview import overview
+from raindrop.table.queries import grid
+from raindrop.table.readings import Readings
 from raindrop.table.split_files import Split, write_splits
 
-__all__ = ["EventTable", "Split", "hide_random_sensors", "hide_sensors", "overview", "write_splits"]
+__all__ = [
+    "EventTable",
+    "Readings",
+    "Split",
+    "grid",
+    "hide_random_sensors",
+    "hide_sensors",
+    "overview",
+    "write_splits",
+]

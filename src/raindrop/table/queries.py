@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from raindrop.errors import DataError, format_count, suggest
 from raindrop.table.event_table import EventTable
@@ -79,17 +79,33 @@ class QueryTable:
         return f"sample '{sample}', sensor '{sensor}', time {self.time[at]:g}"
 
 
-def grid(table: EventTable, every: float, sensors: Sequence[str] | None = None) -> pl.DataFrame:
-    """Queries at regular times, from each sample's first reading to its last, of all sensors or of these."""
+def grid(
+    table: EventTable,
+    every: float,
+    sensors: Sequence[str] | None = None,
+    *,
+    start: ArrayLike | None = None,
+    stop: ArrayLike | None = None,
+) -> pl.DataFrame:
+    """Queries at regular times, of all sensors or of these.
+
+    They run from each sample's first reading to its last, or from `start` to `stop`: a time for all samples, or one for
+    each.
+    """
     if not every > 0 or not np.isfinite(every):
         raise DataError(f"every={every!r}: the time between two queries is a positive number of {table.time_unit}.")
     names = table.sensors if sensors is None else tuple(sensors)
     chosen = _codes(pl.Series(names, dtype=pl.String), table.sensors, "sensor", "is not a sensor of the table")
     first, last = spans(table)
-    number = np.where(table.count > 0, np.floor((last - first) / every + 1e-9).astype(np.int64) + 1, 0)
-    _refuse_too_many(int(number.sum()) * len(chosen))
-    sample = np.repeat(np.arange(len(table)), number)
-    rank = np.arange(len(sample)) - np.repeat(np.cumsum(number) - number, number)
+    first = first if start is None else np.broadcast_to(np.asarray(start, dtype=np.float64), first.shape)
+    last = last if stop is None else np.broadcast_to(np.asarray(stop, dtype=np.float64), last.shape)
+    steps = np.floor((last - first) / every + 1e-9)
+    if not np.isfinite(steps).all():
+        raise DataError("grid: start and stop are finite times.")
+    number = np.where(table.count > 0, np.maximum(steps + 1, 0), 0)
+    _refuse_too_many(number.sum() * len(chosen))
+    sample = np.repeat(np.arange(len(table)), number.astype(np.int64))
+    rank = np.arange(len(sample)) - np.repeat(np.cumsum(number) - number, number.astype(np.int64))
     time = first[sample] + rank * every
     return QueryTable(
         table, np.repeat(sample, len(chosen)), np.tile(chosen, len(sample)), np.repeat(time, len(chosen))
@@ -116,7 +132,7 @@ def at_times(table: EventTable, times: Sequence[float]) -> QueryTable:
 def in_gaps(table: EventTable, interval: NDArray[np.float64]) -> QueryTable:
     """Where a reading is missing: each sensor at its typical interval, wherever it was silent for longer than that.
 
-    `interval` (sensor,), infinite for sensors that are not asked for; nothing is asked before the first reading of a
+    `interval` (sensor,), infinite for a sensor that is not to be filled; nothing is asked before the first reading of a
     sample or after its last.
     """
     first, last = spans(table)
@@ -124,8 +140,8 @@ def in_gaps(table: EventTable, interval: NDArray[np.float64]) -> QueryTable:
     owner = np.repeat(np.arange(len(table)), table.count)
     series = owner * width + np.asarray(table.sensor[rows], dtype=np.int64)
     present = np.flatnonzero(table.count > 0)
-    # Every series begins and ends with its sample.
-    edges = (present[:, None] * width + np.flatnonzero(np.isfinite(interval))).ravel()
+    to_fill = np.flatnonzero(np.isfinite(interval))
+    edges = (present[:, None] * width + to_fill).ravel()  # every series begins and ends with its sample
     # Times of the readings, with an invisible reading one interval outside the sample on both sides.
     before, after = first[edges // width] - interval[edges % width], last[edges // width] + interval[edges % width]
     keys = np.concatenate([series, edges, edges])
@@ -183,8 +199,8 @@ def _times(column: pl.Series, table: EventTable) -> NDArray[np.float64]:
     return time
 
 
-def _refuse_too_many(number: int) -> None:
+def _refuse_too_many(number: float) -> None:
     if number > MAX_QUERIES:
         raise DataError(
-            f"That would be {number:,} queries, more than {MAX_QUERIES:,}. Ask for fewer times, sensors or samples."
+            f"That would be {number:,.0f} queries, more than {MAX_QUERIES:,}. Ask for fewer times, sensors or samples."
         )

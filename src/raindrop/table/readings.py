@@ -39,11 +39,7 @@ class Readings:
 
     def write(self, path: str | os.PathLike[str]) -> Path:
         """Write a Parquet or CSV file, by its suffix."""
-        target = Path(path)
-        if target.suffix not in (".parquet", ".csv"):
-            raise DataError(
-                f"{target}: readings are written as .parquet or .csv; give a path that ends in one of them."
-            )
+        target = require_suffix(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(target) as partial:
             if target.suffix == ".csv":
@@ -77,3 +73,11 @@ class Readings:
             start=np.cumsum(count) - count,
             count=count,
         )
+
+
+def require_suffix(path: str | os.PathLike[str]) -> Path:
+    """The path; an error unless it ends in .parquet or .csv."""
+    target = Path(path)
+    if target.suffix not in (".parquet", ".csv"):
+        raise DataError(f"{target}: readings are written as .parquet or .csv; give a path that ends in one of them.")
+    return target

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from raindrop.batch.batch import Batch, Queries
@@ -88,24 +89,8 @@ class NearestSensors(PointModel):
         self.register_buffer("correlation", torch.zeros(spec.num_sensors, spec.num_sensors))
 
     def fit(self, training: BatchSource, validation: BatchSource | None, seed: int) -> list[dict[str, Any]]:
-        """Correlations of readings at the same time."""
         history = super().fit(training, validation, seed)
-        sensors = self.correlation.shape[0]
-        sums = np.zeros((5, sensors, sensors))
-        for at in np.array_split(np.arange(len(training)), max(1, len(training) // 64)):
-            batch = training.batch(at)
-            value = torch.zeros(batch.num_steps * batch.num_sensors).index_copy(0, batch.cell, batch.value)
-            x = value.view(batch.num_steps, -1).double().numpy()
-            o = batch.observed.double().numpy()
-            sums += np.stack([o.T @ o, x.T @ o, o.T @ x, (x * x).T @ o, x.T @ x])
-        n, first, second, square, product = sums
-        with np.errstate(invalid="ignore", divide="ignore"):
-            covariance = product / n - first / n * (second / n)
-            deviation = np.sqrt(np.maximum(square / n - (first / n) ** 2, 0))
-            correlation = covariance / (deviation * deviation.T)
-        correlation[~np.isfinite(correlation) | (n < 20)] = -1.0
-        np.fill_diagonal(correlation, -1.0)
-        self.correlation.copy_(torch.from_numpy(correlation))
+        self.correlation.copy_(torch.from_numpy(correlations(training, self.correlation.shape[0])))
         return history
 
     def answer(self, batch: Batch, series: Series, queries: Queries) -> Tensor:
@@ -120,3 +105,22 @@ class NearestSensors(PointModel):
         weight = best.values.clamp_min(0.0)
         value = (moments.values()[2].gather(1, best.indices) * weight).sum(1) / weight.sum(1).clamp_min(1e-6)
         return torch.where(weight.sum(1) > 0, value, own)
+
+
+def correlations(training: BatchSource, num_sensors: int) -> NDArray[np.float64]:
+    """(u, v) the correlation of readings at the same time; -1 for a sensor with itself, and for fewer than 20 pairs."""
+    sums = np.zeros((5, num_sensors, num_sensors))
+    for at in np.array_split(np.arange(len(training)), max(1, len(training) // 64)):
+        batch = training.batch(at)
+        value = torch.zeros(batch.num_steps * batch.num_sensors).index_copy(0, batch.cell, batch.value)
+        x = value.view(batch.num_steps, -1).double().numpy()
+        o = batch.observed.double().numpy()
+        sums += np.stack([o.T @ o, x.T @ o, o.T @ x, (x * x).T @ o, x.T @ x])
+    n, first, second, square, product = sums
+    with np.errstate(invalid="ignore", divide="ignore"):
+        covariance = product / n - first / n * (second / n)
+        deviation = np.sqrt(np.maximum(square / n - (first / n) ** 2, 0))
+        correlation: NDArray[np.float64] = covariance / (deviation * deviation.T)
+    correlation[~np.isfinite(correlation) | (n < 20)] = -1.0
+    np.fill_diagonal(correlation, -1.0)
+    return correlation

@@ -1,0 +1,265 @@
+"""The commands `raindrop impute` and `raindrop forecast`: train on a table, and apply to one.
+
+`raindrop evaluate` also takes their runs; hidden_readings.py has that part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+from rich.markup import escape
+
+from raindrop.cli.samples import console, load_run, parse_cutoff, read_table, select_run_part, split_table
+from raindrop.errors import ConfigError
+
+if TYPE_CHECKING:  # torch and polars load only when a command needs them
+    import polars as pl
+
+    from raindrop.estimators.readings import ReadingsEstimator
+    from raindrop.table.event_table import EventTable
+
+Words = Annotated[tuple[str, ...], Parameter(consume_multiple=True)]
+Part = Literal["all", "train", "val", "test"]
+
+impute = App(name="impute", help="Fill gaps: train an imputer on a table, or apply a trained one.")
+forecast = App(name="forecast", help="Forecast readings: train a forecaster on a table, or apply a trained one.")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """The options that training an imputer and a forecaster share."""
+
+    model: str = "raindrop"
+    """which model: raindrop, or a simple baseline (linear, last, mean, nearest)."""
+    preset: str = "tuned"
+    """tuned, the best we know."""
+    statics: Words = ()
+    """columns of the samples table to use as static attributes."""
+    group: str | None = None
+    """column of the samples table whose values a split keeps together."""
+    split: str = "auto"
+    """auto (random where there are at least ten samples, else none), random (80 % training, 10 % validation, 10 %
+    test), none (train on all), or FILE:1 for split 1 of a file."""
+    seed: int = 0
+    """of the split, the weights, the batches and the readings that are hidden."""
+    config: Path | None = None
+    """TOML file with the groups [model] and [train]."""
+    set: Words = ()
+    """single settings, such as train.epochs=5 model.messages=false."""
+    device: str = "cpu"
+    """cpu, cuda, mps, or auto for the best there is."""
+    threads: int | None = None
+    """how many to compute with; one unless OMP_NUM_THREADS says otherwise."""
+    resume: bool = False
+    """continue the run in OUT where it was stopped; the same as a new run where there is none."""
+    tensorboard: bool = False
+    """also write TensorBoard logs to OUT/tensorboard."""
+
+
+DEFAULTS = Training()
+
+
+@impute.command(name="train")
+def train_imputer(data: Path, *, out: Path, training: Training = DEFAULTS) -> None:
+    """Train an imputer on a table and save it. Labels are not needed.
+
+    Args:
+        data: folder with events.parquet or .csv; many short samples or a few long ones.
+        out: folder for the run: checkpoint, log and the model.
+    """
+    from raindrop.estimators import Imputer
+
+    _train(Imputer(training.model, **_options(training)), data, out, training)
+
+
+@forecast.command(name="train")
+def train_forecaster(
+    data: Path, *, out: Path, horizon: float, cutoff: str | None = None, training: Training = DEFAULTS
+) -> None:
+    """Train a forecaster on a table and save it. Labels are not needed.
+
+    Args:
+        data: folder with events.parquet or .csv; many short samples or a few long ones.
+        out: folder for the run: checkpoint, log and the model.
+        horizon: how far after the cutoff readings are forecast, in the table's time unit.
+        cutoff: when forecasts are made: a time, or a column of the samples table; the last reading of each sample where
+            not given. Training also draws other cutoffs.
+    """
+    from raindrop.estimators import Forecaster
+
+    options = {"horizon": horizon, "cutoff": parse_cutoff(cutoff), **_options(training)}
+    _train(Forecaster(training.model, **options), data, out, training)
+
+
+@impute.command(name="apply")
+def apply_imputer(
+    run: Path,
+    data: Path,
+    *,
+    out: Path | None = None,
+    readings: Path | None = None,
+    every: float | None = None,
+    queries: Path | None = None,
+    coverage: float | None = None,
+    part: Part = "all",
+    unknown_sensors: Literal["error", "ignore"] = "error",
+) -> None:
+    """Fill the gaps of a table: each sensor at its typical interval, wherever it was silent for longer.
+
+    Args:
+        run: folder that `raindrop impute train` wrote.
+        data: folder with the table.
+        out: folder for the filled table; its events have a column `filled`. Must not exist yet.
+        readings: .parquet or .csv file for the filled readings alone, with their intervals.
+        every: fill at regular times instead, this far apart, all sensors.
+        queries: fill at the rows of a .parquet or .csv file instead (sample, time, sensor).
+        coverage: how often the intervals contain the true reading; 0.9 where not given.
+        part: all samples, or train, val or test of the run's own split.
+        unknown_sensors: readings of sensors that were never read in training are an error, or ignored.
+    """
+    from raindrop.files import refuse_to_overwrite
+
+    if out is None and readings is None:
+        raise ConfigError("Give --out FOLDER for the filled table, --readings FILE for the filled readings, or both.")
+    if coverage is not None and readings is None:
+        raise ConfigError("--coverage is about the intervals, which only --readings FILE has. Leave it out, or add it.")
+    if out is not None:
+        refuse_to_overwrite(out)
+    _check(readings, every, queries, coverage)
+    imputer = load_run(run, "imputer").set_params(unknown_sensors=unknown_sensors, progress=True)
+    table = select_run_part(read_table(data, None, (), None), run, part)
+    at = _queries(imputer, table, every, queries)
+    filled = imputer.fill_readings(table, "gaps" if at is None else at, coverage=0.9 if coverage is None else coverage)
+    if readings is not None:
+        filled.write(readings)
+        console.print(f"wrote {len(filled):,} filled readings to {escape(str(readings))}")
+    if out is not None:
+        complete = filled.fill()
+        complete.write(out)
+        added = complete.num_readings - table.num_readings
+        console.print(f"wrote the table with {added:,} filled readings to {escape(str(out))}")
+
+
+@forecast.command(name="apply")
+def apply_forecaster(
+    run: Path,
+    data: Path,
+    *,
+    out: Path,
+    every: float | None = None,
+    queries: Path | None = None,
+    cutoff: str | None = None,
+    coverage: float | None = None,
+    part: Part = "all",
+    unknown_sensors: Literal["error", "ignore"] = "error",
+) -> None:
+    """Forecast the readings of a table after the cutoff, with intervals.
+
+    Args:
+        run: folder that `raindrop forecast train` wrote.
+        data: folder with the table.
+        out: .parquet or .csv file for the forecasts.
+        every: forecast at regular times from the cutoff to the horizon, this far apart, all sensors.
+        queries: forecast the rows of a .parquet or .csv file (sample, time, sensor).
+        cutoff: when forecasts are made, if not as in training: a time, or a column of the samples table.
+        coverage: how often the intervals contain the true reading; 0.9 where not given.
+        part: all samples, or train, val or test of the run's own split.
+        unknown_sensors: readings of sensors that were never read in training are an error, or ignored.
+    """
+    _check(out, every, queries, coverage)
+    if every is None and queries is None:
+        raise ConfigError("Which readings? Give --every 1.0 for regular times, or --queries FILE for your own.")
+    forecaster = load_run(run, "forecaster").set_params(unknown_sensors=unknown_sensors, progress=True)
+    if cutoff is not None:
+        forecaster.set_params(cutoff=parse_cutoff(cutoff))
+        forecaster.resolved()  # checks it
+    table = select_run_part(read_table(data, None, (), None), run, part)
+    asked = _queries(forecaster, table, every, queries)
+    forecasts = forecaster.readings_at(table, asked, coverage=0.9 if coverage is None else coverage)
+    forecasts.write(out)
+    console.print(f"wrote {len(forecasts):,} forecasts to {escape(str(out))}")
+
+
+def _options(training: Training) -> dict[str, Any]:
+    """The arguments of an estimator."""
+    from raindrop import config as configs
+
+    return {
+        "preset": training.preset,
+        "config": {
+            **(configs.read_toml(training.config) if training.config else {}),
+            **configs.parse_assignments(training.set),
+        },
+        "seed": training.seed,
+        "unknown_sensors": "ignore",  # all parts are of one table: a rare sensor may be missing from training
+        "device": training.device,
+        "threads": training.threads,
+        "progress": True,
+    }
+
+
+def _train(estimator: ReadingsEstimator, data: Path, out: Path, training: Training) -> None:
+    import os
+
+    from raindrop.estimators.readings import MIN_SAMPLES
+    from raindrop.files import refuse_to_overwrite
+
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ConfigError("Imputers and forecasters are trained by one process; start this one without torchrun.")
+    estimator.resolved()  # a mistake in the settings shows before the table is read
+    table = read_table(data, None, training.statics, training.group)
+    if not training.resume:
+        refuse_to_overwrite(out)
+    split = training.split
+    if split == "auto":
+        split = "random" if len(table) >= MIN_SAMPLES else "none"
+    if split == "none":
+        console.print("training on the whole table; there is no test part")
+    parts = split_table(table, split, training.seed, stratify=False)
+    estimator.fit(
+        parts["train"],
+        validation=parts.get("val"),
+        run=out,
+        resume=True,
+        tensorboard=training.tensorboard,
+        parts=parts if len(parts) > 1 else None,  # without a test part, every table is new to the run
+    )
+    best = [epoch["validation"]["mae"] for epoch in estimator.history_ if "mae" in epoch.get("validation", {})]
+    if best:
+        console.print(f"validation: MAE {min(best):.3f} standard deviations, readings hidden as in training")
+    console.print(f"wrote the model to {escape(str(out))}")
+    console.print(f"for its errors: raindrop evaluate {escape(str(out))} {escape(str(data))}")
+
+
+def _check(path: Path | None, every: float | None, queries: Path | None, coverage: float | None) -> None:
+    """Raise on options that cannot be, before anything is read."""
+    from raindrop.files import refuse_to_overwrite
+    from raindrop.table.readings import require_suffix
+    from raindrop.tasks.conformal import require_coverage
+
+    if path is not None:
+        refuse_to_overwrite(require_suffix(path))
+    if every is not None and queries is not None:
+        raise ConfigError("--every and --queries both say which readings to predict; give one of them.")
+    if coverage is not None:
+        require_coverage(coverage)
+
+
+def _queries(
+    estimator: ReadingsEstimator, table: EventTable, every: float | None, path: Path | None
+) -> pl.DataFrame | None:
+    """The queries of `--every` or `--queries`; None where neither is given."""
+    from raindrop.errors import DataError
+    from raindrop.table.store import read_frame
+
+    if every is not None:
+        return estimator.grid(table, every)
+    if path is None:
+        return None
+    if path.suffix not in (".parquet", ".csv") or not path.is_file():
+        raise DataError(f"{path}: queries are a .parquet or .csv file with the columns sample, time and sensor.")
+    return read_frame(path)
