@@ -11,7 +11,7 @@ from raindrop.batch.batch import Batch
 from raindrop.batch.gaps import Gaps, typical_intervals
 from raindrop.batch.nearby import SCALES, Series
 from raindrop.batch.scaling import Scaler
-from raindrop.batch.windows import LENGTH, MARGIN, MAX_QUERIES, GapWindows, QueryWindows, Windows
+from raindrop.batch.windows import LENGTH, MARGIN, GapWindows, HeldOutWindows, QueryWindows, Windows
 from raindrop.table.event_table import EventTable
 
 INTERVAL = 1.0
@@ -238,23 +238,77 @@ def test_hidden_readings_are_drawn_anew_by_the_seed_of_the_step(training):
 
 
 def test_a_batch_asks_for_a_bounded_number_of_readings(training, monkeypatch):
-    monkeypatch.setattr("raindrop.batch.windows.MAX_QUERIES", 7)
+    monkeypatch.setattr("raindrop.batch.windows.MIN_QUERIES", 7)
+    monkeypatch.setattr("raindrop.batch.windows.MAX_PAIRS", 8 * 2)
+    assert len(training.batch(np.arange(10), rng=np.random.default_rng(1)).queries) == 8  # of two sensors each
+    monkeypatch.setattr("raindrop.batch.windows.MAX_PAIRS", 1)
     assert len(training.batch(np.arange(10), rng=np.random.default_rng(1)).queries) == 7
-    assert MAX_QUERIES > 1000
 
 
-def test_readings_drawn_once_are_asked_for_in_their_own_window_only(table, training):
-    hidden, wanted = training.draw_once(np.random.default_rng(0))
-    assert hidden.shape == wanted.shape == (table.num_readings,)
-    assert np.array_equal(hidden, wanted)  # beside a window nothing is hidden that its neighbour would not ask for
-    assert 0.02 < hidden.mean() < 0.6
-    first = training.part(np.arange(4)).draw_once(np.random.default_rng(0))[0]
-    inside = np.zeros(len(hidden), dtype=bool)
-    for at in range(4):
-        own = owners(table) == training.windows.sample[at]
-        time = table.time[table.rows()]
-        inside |= own & (time >= training.windows.start[at]) & (time < training.windows.stop[at])
-    assert not first[~inside].any()
+def test_only_windows_with_a_reading_to_ask_for_are_trained_on(table):
+    silent = (table.time[table.rows()] < 800) | (table.time[table.rows()] > 1400)
+    gappy = table.where(silent)
+    windows = Windows.cut(gappy, INTERVAL)
+    rows, owner = gappy.rows(), owners(gappy)
+    inside = [
+        ((owner == sample) & (gappy.time[rows] >= start) & (gappy.time[rows] < stop)).any()
+        for sample, start, stop in zip(windows.sample, windows.start, windows.stop, strict=True)
+    ]
+    found = windows.with_readings(gappy)
+    assert 3 < len(found) < len(windows) - 2
+    assert found.start.tolist() == windows.start[inside].tolist()
+    assert found.sample.tolist() == windows.sample[inside].tolist()
+
+
+# ---------------------------------------------------------------- windows to validate on
+
+
+def held_out(table: EventTable, **options) -> HeldOutWindows:
+    horizon = options.pop("horizon", None)
+    gaps = Gaps.learn(table, typical_intervals(table), horizon=horizon)
+    windows = Windows.cut(table, INTERVAL, horizon).with_readings(table)
+    return HeldOutWindows(table, Scaler.fit(table), windows, gaps, **options)
+
+
+def by_key(batch: Batch, windows: np.ndarray) -> dict[tuple[int, int, float], float]:
+    """Targets of a batch by window, sensor and time."""
+    queries = batch.queries
+    keys = zip(windows[queries.sample].tolist(), queries.sensor.tolist(), queries.time.tolist(), strict=True)
+    return dict(zip(keys, batch.target.tolist(), strict=True))
+
+
+def test_the_gaps_of_held_out_windows_are_drawn_once(table):
+    source = held_out(table)
+    every = np.arange(len(source))
+    whole = source.batch(every)
+    assert whole.target.tolist() == source.truth[:, 0].astype(np.float32).tolist()
+    assert whole.queries.sensor.tolist() == source.truth[:, 1].tolist()
+    for positions in (every, every[::-1], every[2:5]):
+        batch = source.batch(positions)
+        assert by_key(batch, positions) == {
+            key: value for key, value in by_key(whole, every).items() if key[0] in positions
+        }
+        seen = {(positions[window], *rest) for window, *rest in visible(batch)}
+        assert seen == {key for key in visible(whole) if key[0] in positions}
+        assert seen.isdisjoint(by_key(batch, positions))
+    assert visible(held_out(table).batch(every)) == visible(whole) != visible(held_out(table, seed=1).batch(every))
+
+
+def test_held_out_windows_ask_for_a_bounded_number_of_readings(table):
+    source = held_out(table, most=20)
+    batch = source.batch(np.arange(len(source)))
+    assert len(batch.queries) == len(source.truth) == 20
+    assert visible(batch) == visible(held_out(table).batch(np.arange(len(source))))
+
+
+def test_a_forecaster_is_validated_without_anything_after_the_cutoff_of_a_window(table):
+    """The readings behind a window are as hidden as those within it."""
+    source = held_out(table, horizon=24.0)
+    batch = source.batch(np.arange(len(source)))
+    assert len(np.unique(batch.queries.sample)) > 8
+    for window in np.unique(batch.queries.sample):
+        seen = batch.time[batch.step_sample == int(window)]
+        assert float(batch.queries.time[batch.queries.sample == int(window)].min()) > seen.max()
 
 
 def test_unknown_sensors_are_left_out_of_windows_where_they_are_ignored(table):

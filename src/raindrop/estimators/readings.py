@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from raindrop.batch.gaps import Gaps, typical_intervals
-from raindrop.batch.windows import GapWindows, QueryWindows, Windows
+from raindrop.batch.windows import GapWindows, HeldOutWindows, QueryWindows, Windows
 from raindrop.errors import ConfigError, DataError
 from raindrop.estimators.base import Estimator
 from raindrop.estimators.inputs import no_holdout_warning, require_table
@@ -28,7 +28,6 @@ from raindrop.tasks.readings import ReadingsAt
 from raindrop.training.scoring import scores_of
 
 MIN_SAMPLES = 10  # with fewer, windows of the series are held out instead of samples
-MAX_VALIDATION = 50_000  # readings, so that choosing the epoch costs less than training it
 MIN_WINDOWS = 5  # with fewer, nothing is held out
 
 
@@ -237,7 +236,7 @@ class ReadingsEstimator(Estimator):
             unlabelled = replace(table, roles=replace(table.roles, label=None))
             training, held_out = unlabelled.split((1 - share, share), seed=int(self.seed))
             return training, held_out
-        windows = Windows.cut(table, float(np.median(typical_intervals(table))), self._horizon())
+        windows = Windows.cut(table, float(np.median(typical_intervals(table))), self._horizon()).with_readings(table)
         if len(windows) < MIN_WINDOWS:
             no_holdout_warning(table, f"its series are only {len(windows)} windows long")
             return table, None
@@ -251,33 +250,20 @@ class ReadingsEstimator(Estimator):
         return held
 
     def _training_source(self, table: EventTable) -> GapWindows:
-        windows = Windows.cut(table, self._window_interval, self._horizon())
-        if self.holds_out_windows_:
-            windows = windows[~self._held_out_windows(windows, self._configs()[2].holdout)]
-        return GapWindows(table, self.scaler_, windows, self._gaps(table))
+        self.gaps_ = self._gaps(table)
+        return GapWindows(table, self.scaler_, self._windows(table, held_out=False), self.gaps_)
 
-    def _validation_source(self, table: EventTable) -> QueryWindows:
+    def _validation_source(self, table: EventTable) -> HeldOutWindows:
         """Readings hidden once, as in training."""
         table = table.in_unit(self.time_unit_)
-        windows = Windows.cut(table, self._window_interval, self._horizon())
-        if self.holds_out_windows_:
-            windows = windows[self._held_out_windows(windows, self._configs()[2].holdout)]
-        source = GapWindows(table, self.scaler_, windows, self._gaps(table), ignore_unknown=True)
-        hidden, asked = source.draw_once(np.random.default_rng(int(self.seed)))
-        rows = np.flatnonzero(asked)
-        if len(rows) > MAX_VALIDATION:
-            rows = np.sort(np.random.default_rng(int(self.seed)).choice(rows, MAX_VALIDATION, replace=False))
-        sensor = source.codes[table.sensor[table.rows()[rows]]]
-        sample = np.repeat(np.arange(len(table)), table.count)[rows]
-        at = table.rows()[rows]
-        return QueryWindows(
-            table.where(~hidden),
-            self.scaler_,
-            self._window_interval,
-            (sample, sensor, np.asarray(table.time[at])),
-            np.asarray(table.value[at]),
-            ignore_unknown=True,
-        )
+        windows = self._windows(table, held_out=True)
+        return HeldOutWindows(table, self.scaler_, windows, self.gaps_, seed=int(self.seed), ignore_unknown=True)
+
+    def _windows(self, table: EventTable, *, held_out: bool) -> Windows:
+        windows = Windows.cut(table, self._window_interval, self._horizon()).with_readings(table)
+        if not self.holds_out_windows_:
+            return windows
+        return windows[self._held_out_windows(windows, self._configs()[2].holdout) == held_out]
 
     def _forget_calibration(self) -> None:
         self.conformal_ = None
