@@ -16,6 +16,7 @@ from raindrop.batch.windows import GapWindows, HeldOutWindows, QueryWindows, Win
 from raindrop.errors import ConfigError, DataError
 from raindrop.estimators.base import Estimator
 from raindrop.estimators.inputs import no_holdout_warning, require_table
+from raindrop.files import content_checksum
 from raindrop.hardware import limit_threads, resolve_device
 from raindrop.models.registry import QUERY_MODELS
 from raindrop.table.event_table import EventTable
@@ -105,8 +106,7 @@ class ReadingsEstimator(Estimator):
         value = frame["value"].cast(pl.Float64).to_numpy()
         if not np.isfinite(value).all():
             raise DataError("truth: some values are missing or not finite; leave those rows out.")
-        hidden = _without(table, queries)
-        answers = self._quantiles(replace(queries, table=hidden))
+        answers = self._quantiles(self._checked_truth(replace(queries, table=_without(table, queries))))
         codes = self._codes(queries)
         scale, mean = self.scaler_.scale[codes], self.scaler_.mean[codes]
         error = answers[:, len(self.task_.levels) // 2] * scale + mean - value
@@ -192,6 +192,10 @@ class ReadingsEstimator(Estimator):
         """The queries; an error where one cannot be answered."""
         return queries
 
+    def _checked_truth(self, queries: QueryTable) -> QueryTable:
+        """The queries of known readings; an error where one cannot be judged."""
+        return queries
+
     def _codes(self, queries: QueryTable) -> NDArray[np.int64]:
         """(q,) sensor codes of training; an error for a sensor that was never read there."""
         known = {name: at for at, name in enumerate(self.scaler_.sensors) if self.scaler_.observed[at]}
@@ -232,8 +236,9 @@ class ReadingsEstimator(Estimator):
             return table, validation
         if share <= 0:
             return table, None
-        if len(table) >= MIN_SAMPLES:
-            unlabelled = replace(table, roles=replace(table.roles, label=None))
+        readable = table[table.count > 0]
+        if len(readable) >= MIN_SAMPLES:
+            unlabelled = replace(readable, roles=replace(table.roles, label=None))
             training, held_out = unlabelled.split((1 - share, share), seed=int(self.seed))
             return training, held_out
         windows = Windows.cut(table, float(np.median(typical_intervals(table))), self._horizon()).with_readings(table)
@@ -272,6 +277,10 @@ class ReadingsEstimator(Estimator):
         self.conformal_ = ConformalIntervals.fit(truth[:, :1], predicted[:, None])
 
     # ---------------------------------------------------------------- saving
+
+    def _identity(self, held_out: EventTable | None, data: Estimator | None = None) -> str:
+        arguments = [type(self).__name__, self._horizon(), getattr(self, "cutoff", None)]
+        return content_checksum([super()._identity(held_out, data), arguments])
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         arrays = {} if self.conformal_ is None else {f"conformal/{k}": v for k, v in vars(self.conformal_).items()}
@@ -424,18 +433,23 @@ class Forecaster(ReadingsEstimator):
         return table if seen.all() else table.where(seen)
 
     def _checked(self, queries: QueryTable) -> QueryTable:
-        cutoff = self.cutoffs(queries.table)[queries.sample]
+        cutoff = self.cutoffs(self._checked_truth(queries).table)[queries.sample]
         factor = SECONDS[self.time_unit_] / SECONDS[queries.table.time_unit]
         horizon = float(self.horizon) * factor
-        queries.require(
-            queries.time > cutoff,
-            "lie at or before the cutoff",
-            "A forecaster predicts what comes after; ask an Imputer.",
-        )
         queries.require(
             queries.time <= cutoff + horizon * (1 + 1e-9),
             f"lie more than the horizon of {horizon:g} {queries.table.time_unit} after the cutoff",
             "Ask for earlier times, or train with a longer horizon.",
+        )
+        return queries
+
+    def _checked_truth(self, queries: QueryTable) -> QueryTable:
+        """After the cutoff; what lies before would be predicted from what follows it."""
+        cutoff = self.cutoffs(queries.table)[queries.sample]
+        queries.require(
+            queries.time > cutoff,
+            "lie at or before the cutoff",
+            "A forecaster predicts what comes after; ask an Imputer.",
         )
         return queries
 
