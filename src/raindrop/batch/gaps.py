@@ -84,7 +84,12 @@ class Gaps:
             asked = hidden & inside & (time <= cutoff + self.horizon)
         if not asked.any() and inside.any():
             chosen = rng.choice(np.flatnonzero(inside))
-            hidden[chosen] = asked[chosen] = True
+            if self.horizon is None:
+                hidden[chosen] = asked[chosen] = True
+            else:  # a cutoff right before it
+                later = (owner == owner[chosen]) & (time >= time[chosen])
+                hidden |= later
+                asked = later & inside & (time <= time[chosen] + self.horizon)
         return hidden, asked
 
     def _gaps(
@@ -109,7 +114,8 @@ class Gaps:
         """Hidden where the same sensors were silent at another time, or in another sample, in most windows."""
         other = rng.integers(len(self.span), size=windows)
         first, last = self.span[other].T
-        width = np.maximum.reduceat(time, np.searchsorted(owner, np.arange(windows))) - low if len(time) else low
+        width = np.zeros(windows)
+        np.maximum.at(width, owner, time - low[owner])
         moved = first + rng.random(windows) * np.maximum(last - first - width, 0)
         at = time - low[owner] + moved[owner]
         series = other[owner] * len(self.interval) + sensor

@@ -94,6 +94,8 @@ class Series:
         interval = self.interval.to(device)[sensor.to(device)]
         age = (time - times[previous]).to(device, kind) / interval
         wait = (times[following] - time).to(device, kind) / interval
+        share = (time - times[previous]) / (times[following] - times[previous])
+        share = torch.where(has_previous & more, share, (~has_previous).double())
         return Moments(
             self,
             previous.to(device),
@@ -102,6 +104,7 @@ class Series:
             more.to(device),
             age.clamp(0, MAX_AGE),
             wait.clamp(0, MAX_AGE),
+            share.to(device, kind),
         )
 
 
@@ -116,6 +119,7 @@ class Moments:
     has_following: Tensor
     age: Tensor  # (...) of the latest reading, in typical intervals of the sensor
     wait: Tensor  # (...) until the next reading, likewise
+    share: Tensor  # (...) of the way from the latest reading to the next; 0 where none is next, 1 where none is before
 
     def averages(self, widths: slice | list[int] = slice(None)) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """(..., k) averages of both sides, before and after, and the log weights before and after."""
@@ -144,11 +148,7 @@ class Moments:
             return self.age * 0, self.age * 0, self.age * 0
         last = self.series.value[self.previous] * self.has_previous
         coming = self.series.value[self.following] * self.has_following
-        share = torch.where(
-            self.has_previous & self.has_following, self.age / (self.age + self.wait).clamp_min(1e-6), 0
-        )
-        share = torch.where(self.has_previous, share, 1.0)
-        return last, coming, last + (coming - last) * share
+        return last, coming, last + (coming - last) * self.share
 
     def previous_time(self) -> Tensor:
         """(...) double, on the CPU: when the latest reading was."""

@@ -24,7 +24,9 @@ from raindrop.table.queries import spans
 LENGTH, MARGIN = 128.0, 96.0  # typical intervals
 MAX_PAIRS = 1 << 17  # queries x sensors in a training batch,
 MIN_QUERIES = 64  # but at least so many queries
+MAX_VALIDATION = 50_000  # readings to validate on
 Float64 = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,11 @@ class Windows:
 
     def __getitem__(self, positions: Any) -> Self:
         return type(self)(*(getattr(self, name)[positions] for name in ("sample", "start", "stop", "row", "count")))
+
+    def with_readings(self, table: EventTable) -> Self:
+        """Only the windows in which there is a reading to ask for."""
+        first = bisect(table.time, self.row, self.row + self.count, self.start)
+        return self[bisect(table.time, self.row, self.row + self.count, self.stop) > first]
 
     def of(self, sample: Positions, time: Float64) -> Positions:
         """The window of this sample in which each time lies; windows must be in order."""
@@ -130,19 +137,25 @@ class GapWindows(WindowSource):
         super().__init__(table, scaler, windows, **options)
         self.gaps = gaps
 
-    def draw_once(self, rng: np.random.Generator) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """For all readings of the table, in its order: which are hidden, and which are asked for."""
-        place = np.full(len(self.table.time), -1)
-        place[self.table.rows()] = np.arange(self.table.num_readings)
-        hidden, asked = np.zeros((2, self.table.num_readings), dtype=bool)
-        for at in np.array_split(np.arange(len(self)), max(1, len(self) // 64)):
-            rows, owner, sensor = self.readings(at)
-            time = np.asarray(self.table.time[rows])
-            inside = (time >= self.windows.start[at][owner]) & (time < self.windows.stop[at][owner])
-            drawn, wanted = self.gaps.draw(rng, owner, sensor, time, inside, len(at))
-            hidden[place[rows[drawn & inside]]] = True  # a neighbouring window has its own
-            asked[place[rows[wanted]]] = True
-        return hidden, asked
+    def draw(self, positions: Positions, rng: np.random.Generator) -> tuple[Bools, Bools]:
+        """Of the `readings` at these positions: which are hidden, and which are asked for."""
+        rows, owner, sensor = self.readings(positions)
+        time = np.asarray(self.table.time[rows])
+        start, stop = self.windows.start[positions], self.windows.stop[positions]
+        inside = (time >= start[owner]) & (time < stop[owner])
+        return self.gaps.draw(rng, owner, sensor, time, inside, len(positions))
+
+    def hide(self, positions: Positions, hidden: Bools, asked: Positions) -> Batch:
+        """The batch without the hidden readings, with queries at the asked ones."""
+        rows, owner, sensor = self.readings(positions)
+        target = self.scaler.scale_values(np.asarray(self.table.value[rows[asked]]), sensor[asked])
+        keep = ~hidden
+        return self.assemble(
+            positions,
+            (rows[keep], owner[keep], sensor[keep]),
+            (owner[asked], sensor[asked], np.asarray(self.table.time[rows[asked]])),
+            target,
+        )
 
     def cells(self, positions: Positions) -> NDArray[np.int64]:
         """Queries x sensors, of which there are at most MAX_PAIRS, and the readings."""
@@ -159,23 +172,62 @@ class GapWindows(WindowSource):
         drop_sensors: float = 0.0,
     ) -> Batch:
         rng = np.random.default_rng(0) if rng is None else rng
-        rows, owner, sensor = self.readings(positions)
-        time = np.asarray(self.table.time[rows])
-        start, stop = self.windows.start[positions], self.windows.stop[positions]
-        inside = (time >= start[owner]) & (time < stop[owner])
-        hidden, wanted = self.gaps.draw(rng, owner, sensor, time, inside, len(positions))
-        asked = np.flatnonzero(wanted)
+        hidden, drawn = self.draw(positions, rng)
+        asked = np.flatnonzero(drawn)
         most = max(MIN_QUERIES, MAX_PAIRS // len(self.scaler.sensors))
         if len(asked) > most:
             asked = np.sort(rng.choice(asked, most, replace=False))
-        target = self.scaler.scale_values(np.asarray(self.table.value[rows[asked]]), sensor[asked])
-        keep = ~hidden
-        return self.assemble(
-            positions,
-            (rows[keep], owner[keep], sensor[keep]),
-            (owner[asked], sensor[asked], time[asked]),
-            target,
-        )
+        return self.hide(positions, hidden, asked)
+
+
+class HeldOutWindows(GapWindows):
+    """Windows to validate on: each has its own gaps as in training, but drawn once."""
+
+    def __init__(
+        self,
+        table: EventTable,
+        scaler: Scaler,
+        windows: Windows,
+        gaps: Gaps,
+        *,
+        most: int = MAX_VALIDATION,
+        seed: int = 0,
+        **options: Any,
+    ):
+        """Asks for at most `most` readings."""
+        super().__init__(table, scaler, windows, gaps, **options)
+        rng = np.random.default_rng(seed)
+        parts = np.array_split(np.arange(len(self)), max(1, len(self) // 64))
+        drawn = [self.draw(at, rng) for at in parts]
+        self.hidden, self.asked = (np.concatenate(flags) for flags in zip(*drawn, strict=True))
+        if self.asked.sum() > most:
+            left_out = rng.permutation(np.flatnonzero(self.asked))[most:]
+            self.asked[left_out] = False
+        rows, owner, sensor = self.readings(np.arange(len(self)))
+        self.offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(self)))])
+        self.num_asked = np.bincount(owner[self.asked], minlength=len(self))
+        scaled = scaler.scale_values(np.asarray(table.value[rows[self.asked]]), sensor[self.asked])
+        self.truth = np.stack([scaled.astype(np.float64), sensor[self.asked]], axis=1)
+
+    def cells(self, positions: Positions) -> NDArray[np.int64]:
+        """Readings, and queries x sensors."""
+        asked = np.cumsum(self.num_asked[positions]) * len(self.scaler.sensors)
+        cells: NDArray[np.int64] = np.cumsum(self.windows.count[positions]) * 8 + asked
+        return cells
+
+    def part(self, positions: Positions) -> Self:
+        raise NotImplementedError("queries are answered by one process")
+
+    def batch(
+        self,
+        positions: Positions,
+        *,
+        rng: np.random.Generator | None = None,
+        drop_readings: float = 0.0,
+        drop_sensors: float = 0.0,
+    ) -> Batch:
+        flags = np.concatenate([np.arange(self.offsets[at], self.offsets[at + 1]) for at in positions])
+        return self.hide(positions, self.hidden[flags], np.flatnonzero(self.asked[flags]))
 
 
 class QueryWindows(WindowSource):

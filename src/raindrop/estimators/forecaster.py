@@ -99,18 +99,23 @@ class Forecaster(ReadingsEstimator):
         return table if seen.all() else table.where(seen)
 
     def _checked(self, queries: QueryTable) -> QueryTable:
-        cutoff = self.cutoffs(queries.table)[queries.sample]
+        cutoff = self.cutoffs(self._checked_truth(queries).table)[queries.sample]
         factor = SECONDS[self.time_unit_] / SECONDS[queries.table.time_unit]
         horizon = float(self.horizon) * factor
-        queries.require(
-            queries.time > cutoff,
-            "lie at or before the cutoff",
-            "A forecaster predicts what comes after; ask an Imputer.",
-        )
         queries.require(
             queries.time <= cutoff + horizon * (1 + 1e-9),
             f"lie more than the horizon of {horizon:g} {queries.table.time_unit} after the cutoff",
             "Ask for earlier times, or train with a longer horizon.",
+        )
+        return queries
+
+    def _checked_truth(self, queries: QueryTable) -> QueryTable:
+        """After the cutoff; what lies before would be predicted from what follows it."""
+        cutoff = self.cutoffs(queries.table)[queries.sample]
+        queries.require(
+            queries.time > cutoff,
+            "lie at or before the cutoff",
+            "A forecaster predicts what comes after; ask an Imputer.",
         )
         return queries
 

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from raindrop.batch.batch import Batch
 from raindrop.batch.gaps import Gaps, typical_intervals
-from raindrop.batch.windows import GapWindows, QueryWindows, Windows
+from raindrop.batch.windows import GapWindows, HeldOutWindows, QueryWindows, Windows
 from raindrop.errors import ConfigError, DataError, format_count
 from raindrop.estimators.base import Estimator
 from raindrop.estimators.inputs import no_holdout_warning, require_table
+from raindrop.files import content_checksum
 from raindrop.hardware import limit_threads, resolve_device
 from raindrop.models.base import Output
 from raindrop.models.registry import QUERY_MODELS
@@ -30,7 +31,6 @@ from raindrop.tasks.readings import ReadingsAt
 from raindrop.training.scoring import run_model, scores_of
 
 MIN_SAMPLES = 10  # with fewer, windows of the series are held out instead of samples
-MAX_VALIDATION = 50_000  # readings, so that choosing the epoch costs less than training it
 MIN_WINDOWS = 5  # with fewer, nothing is held out
 
 
@@ -114,8 +114,7 @@ class ReadingsEstimator(Estimator):
                 f"truth: {format_count(len(wrong), len(value), 'rows')} have no finite value (first: row "
                 f"{wrong[0] + 1:,}); leave them out."
             )
-        hidden = _without(table, queries)
-        answers = self._quantiles(replace(queries, table=hidden))
+        answers = self._quantiles(self._checked_truth(replace(queries, table=_without(table, queries))))
         codes = self._codes(queries)
         scale, mean = self.scaler_.scale[codes], self.scaler_.mean[codes]
         error = answers[:, len(self.task_.levels) // 2] * scale + mean - value
@@ -196,6 +195,10 @@ class ReadingsEstimator(Estimator):
         """The queries; an error where one cannot be answered."""
         return queries
 
+    def _checked_truth(self, queries: QueryTable) -> QueryTable:
+        """The queries of known readings; an error where one cannot be judged."""
+        return queries
+
     def _codes(self, queries: QueryTable) -> NDArray[np.int64]:
         """(q,) sensor codes of training; an error for a sensor that was never read there."""
         known = {name: at for at, name in enumerate(self.scaler_.sensors) if self.scaler_.observed[at]}
@@ -236,11 +239,12 @@ class ReadingsEstimator(Estimator):
             return table, validation
         if share <= 0:
             return table, None
-        if len(table) >= MIN_SAMPLES:
-            unlabelled = replace(table, roles=replace(table.roles, label=None))
+        readable = table[table.count > 0]
+        if len(readable) >= MIN_SAMPLES:
+            unlabelled = replace(readable, roles=replace(table.roles, label=None))
             training, held_out = unlabelled.split((1 - share, share), seed=int(self.seed))
             return training, held_out
-        windows = Windows.cut(table, float(np.median(typical_intervals(table))), self._horizon())
+        windows = Windows.cut(table, float(np.median(typical_intervals(table))), self._horizon()).with_readings(table)
         if len(windows) < MIN_WINDOWS:
             no_holdout_warning(table, "their series are too short to leave a part of them out")
             return table, None
@@ -254,33 +258,20 @@ class ReadingsEstimator(Estimator):
         return held
 
     def _training_source(self, table: EventTable) -> GapWindows:
-        windows = Windows.cut(table, self._window_interval, self._horizon())
-        if self.holds_out_windows_:
-            windows = windows[~self._held_out_windows(windows, self._configs()[2].holdout)]
-        return GapWindows(table, self.scaler_, windows, self._gaps(table))
+        self.gaps_ = self._gaps(table)
+        return GapWindows(table, self.scaler_, self._windows(table, held_out=False), self.gaps_)
 
-    def _validation_source(self, table: EventTable) -> QueryWindows:
+    def _validation_source(self, table: EventTable) -> HeldOutWindows:
         """Readings hidden once, as in training."""
         table = table.in_unit(self.time_unit_)
-        windows = Windows.cut(table, self._window_interval, self._horizon())
-        if self.holds_out_windows_:
-            windows = windows[self._held_out_windows(windows, self._configs()[2].holdout)]
-        source = GapWindows(table, self.scaler_, windows, self._gaps(table), ignore_unknown=True)
-        hidden, asked = source.draw_once(np.random.default_rng(int(self.seed)))
-        rows = np.flatnonzero(asked)
-        if len(rows) > MAX_VALIDATION:
-            rows = np.sort(np.random.default_rng(int(self.seed)).choice(rows, MAX_VALIDATION, replace=False))
-        sensor = source.codes[table.sensor[table.rows()[rows]]]
-        sample = np.repeat(np.arange(len(table)), table.count)[rows]
-        at = table.rows()[rows]
-        return QueryWindows(
-            table.where(~hidden),
-            self.scaler_,
-            self._window_interval,
-            (sample, sensor, np.asarray(table.time[at])),
-            np.asarray(table.value[at]),
-            ignore_unknown=True,
-        )
+        windows = self._windows(table, held_out=True)
+        return HeldOutWindows(table, self.scaler_, windows, self.gaps_, seed=int(self.seed), ignore_unknown=True)
+
+    def _windows(self, table: EventTable, *, held_out: bool) -> Windows:
+        windows = Windows.cut(table, self._window_interval, self._horizon()).with_readings(table)
+        if not self.holds_out_windows_:
+            return windows
+        return windows[self._held_out_windows(windows, self._configs()[2].holdout) == held_out]
 
     def _forget_calibration(self) -> None:
         self.conformal_ = None
@@ -289,6 +280,10 @@ class ReadingsEstimator(Estimator):
         self.conformal_ = ConformalIntervals.fit(truth[:, :1], predicted[:, None])
 
     # ---------------------------------------------------------------- saving
+
+    def _identity(self, held_out: EventTable | None, data: Estimator | None = None) -> str:
+        arguments = [type(self).__name__, self._horizon(), getattr(self, "cutoff", None)]
+        return content_checksum([super()._identity(held_out, data), arguments])
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         arrays = {} if self.conformal_ is None else {f"conformal/{k}": v for k, v in vars(self.conformal_).items()}

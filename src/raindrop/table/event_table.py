@@ -31,6 +31,7 @@ from raindrop.table.store import (
     find_file,
     open_arrays,
     parquet_is_unchanged,
+    read_filled,
     read_frame,
     read_info,
     require_folder,
@@ -167,9 +168,6 @@ class EventTable:
         samples = read_frame(folder / "samples.parquet")
         arrays = open_arrays(folder, info, len(samples))
         offsets = np.asarray(arrays["offsets"])
-        filled = None
-        if "filled" in pl.read_parquet_schema(folder / "events.parquet"):
-            filled = pl.read_parquet(folder / "events.parquet", columns=["filled"])["filled"].to_numpy()
         return cls(
             time=arrays["time"],
             sensor=arrays["sensor"],
@@ -181,7 +179,7 @@ class EventTable:
             roles=info.roles,
             time_unit=info.time_unit,
             dropped=info.dropped,
-            filled=filled,
+            filled=read_filled(folder),
         )
 
     # ---------------------------------------------------------------- content

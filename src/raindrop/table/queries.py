@@ -114,7 +114,10 @@ def grid(
 
 def at_times(table: EventTable, times: Any, sensors: Sequence[str]) -> QueryTable:
     """These sensors of every sample at those of the times that lie within the sample, from its first reading on."""
-    time = np.unique(_times(pl.Series("time", np.asarray(times).ravel().tolist()), table))
+    listed = np.asarray(times).ravel().tolist()
+    if not listed:
+        raise DataError("There are no queries. Give at least one time.")
+    time = np.unique(_times(pl.Series("time", listed), table))
     chosen = _codes(pl.Series(sensors, dtype=pl.String), table.sensors, "sensor", "is not a sensor of the table")
     first, last = spans(table)
     inside = (time >= first[:, None]) & (time <= last[:, None]) & (table.count > 0)[:, None]  # (samples, times)

@@ -151,6 +151,14 @@ def open_arrays(folder: Path, info: TableInfo, num_samples: int) -> dict[str, ND
     return arrays
 
 
+def read_filled(folder: Path) -> NDArray[np.bool_] | None:
+    """Which of the written readings are marked as filled; None where none can be."""
+    path = folder / "events.parquet"
+    if "filled" not in pl.read_parquet_schema(path):
+        return None
+    return pl.read_parquet(path, columns=["filled"])["filled"].to_numpy()
+
+
 def find_file(folder: Path, name: str) -> Path:
     """The path of `name`.parquet or `name`.csv in a folder, whichever exists; `name`.parquet if neither does."""
     parquet, csv = folder / f"{name}.parquet", folder / f"{name}.csv"

@@ -88,7 +88,7 @@ class RaindropQueries(Model):
         queries = cast(Queries, batch.queries)
         series = Series(batch, self.interval, self.scales)
         at_once = max(1, MAX_CELLS // batch.num_sensors)
-        parts = [self._answer(batch, series, queries[i : i + at_once]) for i in range(0, len(queries), at_once)]
+        parts = [self._answer(batch, series, queries[i : i + at_once]) for i in range(0, len(queries) or 1, at_once)]
         members, senders = (torch.cat(part) for part in zip(*parts, strict=True))
         scores = members.mean(1)
         return Output(
@@ -188,9 +188,7 @@ class QueryMessages(nn.Module):
             then = torch.cat([_short_averages(there), there.values()[2][..., None]], dim=-1)
             moved.append((here - then) * present[:, None, None])
             evidence.append(_short_evidence(there) * present[:, None, None])
-        share = (own.moments.age / (own.moments.age + own.moments.wait).clamp_min(1e-6))[:, None, None]
-        share = share * own.moments.has_following[:, None, None]
-        share = torch.where(own.moments.has_previous[:, None, None], share, 1.0)
+        share = own.moments.share[:, None, None]
         from_line = (1 - share) * moved[0] + share * moved[1]
         score = (
             self.scores_of_pairs(v) + self.of_sender(torch.cat(evidence, -1)) + self.of_receiver(own.evidence)[:, None]

@@ -1,0 +1,425 @@
+"""Imputer: it learns from other sensors, needs no labels, and answers the same however the table comes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from closeness import assert_close
+from followers import LEARNING, SENSORS, SMALL, followers, hide_blocks
+from refusal import is_sound
+from sklearn.base import clone
+
+from raindrop import DataError, EventTable, RaindropWarning, load
+from raindrop.batch.gaps import Gaps
+from raindrop.errors import ConfigError
+from raindrop.estimators import Imputer
+from raindrop.table.queries import grid, in_gaps
+
+
+@pytest.fixture(scope="module")
+def train() -> EventTable:
+    return followers(40, seed=0)
+
+
+@pytest.fixture(scope="module")
+def test() -> tuple[EventTable, pl.DataFrame]:
+    """A table with blocks hidden, and the hidden readings."""
+    return hide_blocks(followers(30, seed=1))
+
+
+@pytest.fixture(scope="module")
+def imputer(train: EventTable) -> Imputer:
+    """Learned something."""
+    return Imputer(config=LEARNING).fit(train)
+
+
+@pytest.fixture(scope="module")
+def small(train: EventTable) -> Imputer:
+    """Learned next to nothing, in a fraction of a second."""
+    return Imputer(config=SMALL).fit(train)
+
+
+def values(imputer: Imputer, table: EventTable, queries: Any) -> list[np.ndarray]:
+    answers = imputer.readings_at(table, queries)
+    return [answers.value, answers.low, answers.high]
+
+
+# ---------------------------------------------------------------- learning
+
+
+@pytest.mark.slow
+def test_messages_from_a_sensor_that_others_follow_halve_the_error(imputer, train, test):
+    with_messages = imputer.evaluate(*test)["mae"]
+    without = Imputer(config=LEARNING | {"model.messages": False}).fit(train).evaluate(*test)["mae"]
+    linear = Imputer("linear").fit(train).evaluate(*test)["mae"]
+    assert with_messages < 0.6 * without
+    assert with_messages < 0.6 * linear
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["raindrop", "linear"])
+def test_intervals_cover_as_much_of_fresh_readings_as_asked(model):
+    """Readings hidden like those of training, of samples that were used for nothing else.
+
+    Whole gaps are easy or hard: 300 samples with their own gaps leave a standard error of about a point.
+    """
+    config = SMALL | {"train.epochs": 8, "train.batch_readings": 600} if model == "raindrop" else None
+    fresh = followers(300, hours=20, seed=7)
+    fitted = Imputer(model, config=config).fit(followers(40), validation=followers(300, hours=20, seed=6))
+    owner, rows = np.repeat(np.arange(len(fresh)), fresh.count), fresh.rows()
+    sensor, every = fresh.sensor[rows].astype(np.int64), np.ones(len(rows), dtype=bool)
+    gaps = Gaps.learn(fresh, fitted.interval_)
+    hidden, _ = gaps.draw(np.random.default_rng(3), owner, sensor, fresh.time[rows], every, len(fresh))
+    metrics = fitted.evaluate(fresh.where(~hidden), fresh.events().filter(hidden))
+    assert metrics["coverage_80"] == pytest.approx(0.80, abs=0.03)
+    assert metrics["coverage_95"] == pytest.approx(0.95, abs=0.02)
+
+
+def test_senders_are_the_other_sensors_with_weights_that_sum_to_at_most_1(small, test):
+    visible, hidden = test
+    queries = hidden.select("sample", "time", "sensor")[::-7]
+    found = small.senders(visible, queries)
+    assert found.columns == ["sample", "time", "sensor", "sender", "weight"]
+    assert len(found) == 2 * len(queries)
+    assert found.select("sample", "time", "sensor")[::2].rows() == queries.cast({"sensor": pl.String}).rows()
+    assert (found["sender"] != found["sensor"]).all()
+    assert (found["weight"] >= 0).all()
+    assert found.group_by("sample", "time", "sensor").agg(pl.col("weight").sum())["weight"].max() <= 1
+    without_messages = Imputer(config=SMALL | {"model.messages": False}).fit(visible)
+    with pytest.raises(ConfigError, match="passes no messages"):
+        without_messages.senders(visible, queries)
+
+
+def test_labels_are_never_used(train, test):
+    rng = np.random.default_rng(0)
+    queries = test[1].drop("value")
+    found = []
+    for labels in (None, rng.integers(0, 2, len(train)), rng.permutation(len(train)) % 5):
+        table = train if labels is None else train.with_labels(labels)
+        found.append(values(Imputer(config=SMALL).fit(table), test[0], queries))
+    for other in found[1:]:
+        assert all(np.array_equal(a, b) for a, b in zip(found[0], other, strict=True))
+
+
+def test_samples_of_a_group_stay_together_when_some_are_held_out(train, monkeypatch):
+    people = pl.Series([f"p{b // 4}" for b in range(len(train))])
+    table = replace(train, samples=train.samples.with_columns(person=people)).with_roles(group="person")
+    parts = {}
+    for name in ("_training_source", "_validation_source"):
+        source = getattr(Imputer, name)
+
+        def keep(self, table, name=name, source=source):
+            parts[name] = set(table.samples["person"])
+            return source(self, table)
+
+        monkeypatch.setattr(Imputer, name, keep)
+    Imputer("linear").fit(table)
+    training, held_out = parts["_training_source"], parts["_validation_source"]
+    assert len(training) + len(held_out) == 10
+    assert training
+    assert held_out
+    assert not training & held_out
+
+
+@pytest.mark.parametrize(
+    "listed", [("same", "lead", "mirror"), ("mirror", "same"), ("other", "lead", "same", "mirror")]
+)
+def test_a_validation_table_may_list_its_sensors_in_another_order_or_fewer_or_more(train, test, listed):
+    columns = followers(12, seed=5).events().filter(pl.col("sensor").cast(pl.String).is_in(listed))
+    validation = EventTable.from_frames(columns.cast({"sensor": pl.String}), sensors=listed)
+    fitted = Imputer(config=SMALL).fit(train, validation=validation)
+    assert np.isfinite(fitted.history_[0]["validation"]["mae"])
+    in_training_order = replace(followers(12, seed=5), roles=train.roles)
+    if len(listed) >= 3:
+        expected = Imputer(config=SMALL).fit(train, validation=in_training_order)
+        assert_close(fitted.history_[0]["validation"]["mae"], expected.history_[0]["validation"]["mae"], dtype="f4")
+
+
+def test_samples_without_readings_do_not_disturb_training(train, small):
+    """Some batches have nothing but such samples."""
+    gone = np.isin(np.repeat(np.arange(40), train.count), np.arange(1, 40, 2))
+    fitted = Imputer(config=SMALL | {"train.batch_readings": 1, "train.epochs": 1}).fit(train.where(~gone))
+    assert np.isfinite(fitted.history_[0]["loss"])
+
+
+def test_training_settings_that_hide_readings_themselves_are_refused(train):
+    for name in ("drop_readings", "drop_sensors", "soft_targets"):
+        with pytest.raises(ConfigError, match=f"train.{name}.* have no effect here"):
+            Imputer(config={f"train.{name}": 0.1}).fit(train)
+
+
+def test_a_table_without_readings_cannot_be_learned_from(train):
+    empty = train.where(np.zeros(train.num_readings, dtype=bool))
+    with pytest.raises(DataError, match="training table has no readings"):
+        Imputer(config=SMALL).fit(empty)
+    with pytest.raises(DataError, match="validation table has no readings"):
+        Imputer(config=SMALL).fit(train, validation=empty)
+
+
+# ---------------------------------------------------------------- one long series
+
+
+def test_one_long_series_is_learned_and_filled_like_many_short_ones(tmp_path):
+    series = followers(1, hours=1200, seed=2)
+    fitted = Imputer(config=SMALL | {"train.batch_readings": 1500}).fit(series)
+    assert "validation" in fitted.history_[0]  # windows were held out
+    visible, hidden = hide_blocks(followers(1, hours=1200, seed=3), 200.0)
+    metrics = fitted.evaluate(visible, hidden)
+    assert np.isfinite(list(metrics.values())).all()
+    filled = fitted.fill(visible)
+    assert is_sound(filled)
+    assert filled.filled.sum() > 300
+    assert filled.num_readings == visible.num_readings + filled.filled.sum()
+
+
+def test_a_series_too_short_to_hold_windows_out_is_learned_with_a_warning(test):
+    short = followers(2, hours=40)
+    with pytest.warns(RaindropWarning, match="No validation samples are held out"):
+        fitted = Imputer(config=SMALL).fit(short)
+    assert "validation" not in fitted.history_[0]
+
+
+def test_a_long_series_is_interpolated_across_the_edges_of_its_windows():
+    series = followers(1, hours=1500, seed=4)
+    fitted = Imputer("linear").fit(series)
+    events = series.events()
+    times = np.random.default_rng(0).uniform(1, 1499, 400)
+    asked = pl.DataFrame({"sample": ["s000"] * 400, "time": times, "sensor": ["same"] * 400})
+    own = events.filter(pl.col("sensor") == "same")
+    expected = np.interp(times, own["time"], own["value"])
+    scale = float(np.abs(own["value"].to_numpy()).max())
+    assert_close(fitted.readings_at(series, asked).value, expected, magnitude=scale, dtype=np.float32)
+
+
+# ---------------------------------------------------------------- asking
+
+
+def test_a_query_at_a_reading_is_answered_as_if_that_reading_were_not_there(small, test):
+    table = test[0]
+    events = table.events()
+    rng = np.random.default_rng(0)
+    for row in rng.choice(len(events), 5, replace=False):
+        asked = events[[int(row)]].drop("value")
+        alone = table.where(np.arange(len(events)) != row)
+        first, last = alone.events().filter(pl.col("sample") == asked["sample"][0])["time"].to_numpy()[[0, -1]]
+        if not first <= asked["time"][0] <= last:
+            continue
+        answers = zip(values(small, table, asked), values(small, alone, asked), strict=True)
+        for with_it, without in answers:
+            assert_close(with_it, without, dtype=np.float32)
+
+
+def test_answers_come_in_the_order_of_the_queries(small, test):
+    queries = test[1].drop("value")
+    order = np.random.default_rng(0).permutation(len(queries))
+    expected, turned = values(small, test[0], queries), values(small, test[0], queries[order])
+    for one, other in zip(expected, turned, strict=True):
+        assert_close(other, one[order], dtype=np.float32)
+    answers = small.readings_at(test[0], queries[order])
+    assert answers.frame().drop("value", "low", "high").rows() == queries[order].cast({"sensor": pl.String}).rows()
+    assert (answers.low <= answers.value).all()
+    assert (answers.value <= answers.high).all()
+
+
+def test_a_higher_coverage_has_wider_intervals(small, test):
+    queries = test[1].drop("value")
+    narrow, wide = (small.readings_at(test[0], queries, coverage=coverage) for coverage in (0.5, 0.95))
+    assert (wide.high - wide.low).mean() > 1.5 * (narrow.high - narrow.low).mean()
+    assert np.array_equal(narrow.value, wide.value)
+    with pytest.raises(ConfigError, match=r"coverage=1\.5"):
+        small.readings_at(test[0], queries, coverage=1.5)
+
+
+@pytest.mark.parametrize("unit", ["minutes", "seconds", "days"])
+def test_a_table_in_another_time_unit_gives_the_same_values(small, test, unit):
+    visible, hidden = test[0], test[1].drop("value")
+    factor = {"minutes": 60.0, "seconds": 3600.0, "days": 1 / 24}[unit]
+    other = visible.in_unit(unit)
+    moved = hidden.with_columns(pl.col("time") * factor)
+    for one, another in zip(values(small, visible, hidden), values(small, other, moved), strict=True):
+        assert_close(one, another, magnitude=100, dtype=np.float32)
+    assert small.fill(other).filled.sum() == small.fill(visible).filled.sum()
+
+
+def test_sensors_in_another_order_give_the_same_values(small, test):
+    visible, hidden = test[0], test[1].drop("value")
+    names = ("same", "lead", "mirror")
+    turned = EventTable.from_frames(visible.events().cast({"sensor": pl.String}), sensors=names)
+    for one, other in zip(values(small, visible, hidden), values(small, turned, hidden), strict=True):
+        assert_close(other, one, dtype=np.float32)
+
+
+def test_a_sensor_that_the_table_does_not_list_can_be_asked_for_and_is_filled(small, test):
+    events = test[0].events().filter(pl.col("sensor") != "same").cast({"sensor": pl.String})
+    without = EventTable.from_frames(events)
+    assert without.sensors == ("lead", "mirror")
+    never_read = test[0].where(pl.col("sensor") != "same")
+    queries = test[1].filter(pl.col("sensor") == "same").drop("value")
+    for one, other in zip(values(small, without, queries), values(small, never_read, queries), strict=True):
+        assert np.array_equal(one, other)
+    filled = small.fill(without)
+    assert set(filled.events().filter(pl.col("filled"))["sensor"]) >= {"same"}
+    assert is_sound(filled)
+
+
+def test_unknown_sensors_are_an_error_or_ignored(small, test):
+    rows = test[0].events().cast({"sensor": pl.String})
+    strange = pl.DataFrame({"sample": ["s000"], "time": [3.0], "sensor": ["colour"], "value": [1.0]})
+    table, queries = EventTable.from_frames(pl.concat([rows, strange])), test[1].drop("value")
+    with pytest.raises(DataError, match=r"not read in training \(first: 'colour'"):
+        small.readings_at(table, queries)
+    ignoring = clone(small).set_params(unknown_sensors="ignore").fit(followers(40, seed=0))
+    for one, other in zip(values(ignoring, table, queries), values(small, test[0], queries), strict=True):
+        assert_close(one, other, dtype=np.float32)
+    with pytest.raises(DataError, match="ask for a sensor without a training reading"):
+        ignoring.readings_at(table, {"sample": ["s000"], "time": [3.0], "sensor": ["colour"]})
+
+
+def test_gaps_are_filled_where_a_sensor_was_silent_and_marked(small, test):
+    visible = test[0]
+    filled = small.fill(visible)
+    expected = in_gaps(visible, small.interval_).frame()
+    marked = filled.events().filter(pl.col("filled"))
+    key = ["sample", "sensor", "time"]
+    assert marked.select(key).cast({"sensor": pl.String}).sort(key).equals(expected.select(key).sort(key))
+    own = filled.events().filter(~pl.col("filled")).drop("filled")
+    assert own.equals(visible.events())
+    again = small.readings_at(visible, expected).frame().sort(key)
+    assert marked.cast({"sensor": pl.String}).sort(key)["value"].to_list() == again["value"].to_list()
+
+
+def test_a_table_without_gaps_stays_as_it_is(small):
+    hours = np.arange(20.0)
+    rows = [(name, float(hour), sensor, 1.0) for name in ("a", "b") for hour in hours for sensor in SENSORS]
+    table = EventTable.from_columns(*zip(*rows, strict=True))
+    filled = small.fill(table)
+    assert not filled.filled.any()
+    assert filled.events().drop("filled").equals(table.events())
+
+
+def test_times_and_frames_can_be_filled_too(small, test):
+    table = test[0][:3]
+    at = [5.0, 12.5]
+    filled = small.fill(table, at)
+    assert filled.filled.sum() == 2 * 3 * 3
+    assert set(filled.events().filter(pl.col("filled"))["time"]) == set(at)
+    every = grid(table, 4.0, ["same"])
+    own = table.events().select("sample", "time", "sensor").cast({"sensor": pl.String})
+    assert small.fill(table, every).filled.sum() == len(every.join(own, on=own.columns, how="anti"))
+    with pytest.raises(ConfigError, match="at='holes'"):
+        small.fill(table, "holes")
+
+
+BAD = {
+    "unknown sensor": (
+        {"sensor": ["smae"]},
+        "is not a sensor of the table .first: row 1, 'smae'.: did you mean 'same'",
+    ),
+    "unknown sample": ({"sample": ["p7"]}, "is not in the table .first: row 1, 'p7'."),
+    "before the sample": ({"time": [-9.0]}, "lie before the first reading of their sample or after its last"),
+    "after the sample": ({"time": [900.0]}, "ask a Forecaster for what comes after"),
+    "twice": ({name: [x] * 2 for name, x in (("sample", "s000"), ("time", 5.0), ("sensor", "same"))}, "repeat another"),
+    "none": ({"sample": [], "time": [], "sensor": []}, "There are no queries"),
+    "no time": ({"time": [float("nan")]}, "have no finite time"),
+    "text": ({"time": ["noon"]}, "'time' is of type String, not a number"),
+}
+
+
+@pytest.mark.parametrize(("columns", "message"), BAD.values(), ids=BAD)
+def test_each_bad_query_gets_one_sentence(small, test, columns, message):
+    queries = {"sample": ["s000"], "time": [5.0], "sensor": ["same"]} | columns
+    for ask in (small.readings_at, small.fill):
+        with pytest.raises(DataError, match=message):
+            ask(test[0], queries)
+
+
+def test_what_cannot_be_asked_of_any_table(small, test):
+    with pytest.raises(DataError, match="takes an EventTable"):
+        small.readings_at(test[1], test[1])
+    with pytest.raises(DataError, match="table is empty"):
+        small.readings_at(test[0][:0], test[1])
+
+
+# ---------------------------------------------------------------- judging
+
+
+def test_evaluation_equals_loops_over_the_readings(small, test):
+    visible, hidden = test
+    metrics = small.evaluate(visible, hidden)
+    answers = small.readings_at(visible, hidden.drop("value"), coverage=0.8)
+    errors = [float(x) - truth for x, truth in zip(answers.value, hidden["value"], strict=True)]
+    assert metrics["mae"] == pytest.approx(sum(map(abs, errors)) / len(errors), rel=1e-6)
+    assert metrics["rmse"] == pytest.approx((sum(e * e for e in errors) / len(errors)) ** 0.5, rel=1e-6)
+    scale = dict(zip(small.scaler_.sensors, small.scaler_.scale, strict=True))
+    by_sensor = [
+        np.mean([abs(e) / scale[name] for e, name in zip(errors, hidden["sensor"], strict=True) if name == sensor])
+        for sensor in ("mirror", "same")
+    ]
+    assert metrics["standardised_mae"] == pytest.approx(np.mean(by_sensor), rel=1e-5)
+    inside = (answers.low <= hidden["value"].to_numpy()) & (hidden["value"].to_numpy() <= answers.high)
+    assert metrics["coverage_80"] == pytest.approx(inside.mean(), abs=2 / len(errors))
+
+
+def test_readings_that_are_judged_are_hidden_if_the_table_still_has_them(small, test):
+    visible, hidden = test
+    complete = followers(30, seed=1)
+    assert complete.num_readings == visible.num_readings + len(hidden)
+    assert small.evaluate(complete, hidden) == pytest.approx(small.evaluate(visible, hidden), rel=1e-6)
+
+
+# ---------------------------------------------------------------- saving
+
+
+def test_a_saved_imputer_gives_identical_readings(small, test, tmp_path):
+    queries = test[1].drop("value")
+    again = load(small.save(tmp_path / "model"))
+    assert type(again) is Imputer
+    for one, other in zip(values(small, test[0], queries), values(again, test[0], queries), strict=True):
+        assert np.array_equal(one, other)
+    assert again.fill(test[0]).events().equals(small.fill(test[0]).events())
+    assert again.senders(test[0], queries).equals(small.senders(test[0], queries))
+
+
+@pytest.mark.parametrize("model", ["mean", "last", "linear", "nearest"])
+def test_baselines_are_fitted_saved_and_loaded_too(model, train, test, tmp_path):
+    fitted = Imputer(model).fit(train)
+    queries = test[1].drop("value")
+    again = load(fitted.save(tmp_path / "model"))
+    for one, other in zip(values(fitted, test[0], queries), values(again, test[0], queries), strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_a_run_of_an_imputer_can_be_loaded(train, test, tmp_path: Path):
+    queries = test[1].drop("value")
+    fitted = Imputer(config=SMALL).fit(train, run=tmp_path / "run")
+    for one, other in zip(
+        values(fitted, test[0], queries), values(load(tmp_path / "run"), test[0], queries), strict=True
+    ):
+        assert np.array_equal(one, other)
+
+
+def test_parameters_are_kept_as_they_came_and_cloned(train, test):
+    config = dict(SMALL)
+    first = Imputer("raindrop", config=config, seed=3)
+    assert first.get_params() == {
+        "model": "raindrop",
+        "preset": "tuned",
+        "config": config,
+        "seed": 3,
+        "unknown_sensors": "error",
+        "device": "cpu",
+        "threads": None,
+        "progress": False,
+    }
+    second = clone(first)
+    assert second.get_params() == first.get_params()
+    queries = test[1].drop("value")
+    found = [values(estimator.fit(train), test[0], queries) for estimator in (first, second)]
+    assert all(np.array_equal(a, b) for a, b in zip(*found, strict=True))  # the same seed, the same answers
+    other = values(clone(first).set_params(seed=4).fit(train), test[0], queries)
+    assert not np.array_equal(other[0], found[0][0])
