@@ -136,7 +136,7 @@ def test_listed_times_are_asked_of_the_named_sensors_of_the_samples_they_lie_wit
 def test_listed_times_must_be_finite_numbers_and_at_least_one_within_a_sample(table):
     assert "no queries" in refused(at_times, table, [], SENSORS)
     assert "no queries" in refused(at_times, table[:0], [1.0], SENSORS)
-    assert "none of the times lies between" in refused(at_times, table, [50.0], SENSORS)
+    assert "none of the times lies within a sample" in refused(at_times, table, [50.0], SENSORS)
     assert "not a number" in refused(at_times, table, ["noon"], SENSORS)
     assert "no finite time (first: row 2)" in refused(at_times, table, [1.0, float("nan")], SENSORS)
 
