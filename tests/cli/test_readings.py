@@ -88,7 +88,7 @@ def test_a_filled_table_has_its_own_readings_and_the_filled_ones_marked(
     assert (code, errors) == (0, "")
     table, filled = EventTable.read(data), EventTable.read(tmp_path / "filled")
     assert filled.filled is not None
-    assert filled.where(~filled.filled).fingerprint == table.fingerprint
+    assert filled.measured().fingerprint == table.fingerprint
     readings = pl.read_parquet(tmp_path / "filled.parquet")
     assert f"wrote {len(readings):,} filled readings" in shown
     assert len(readings) == filled.filled.sum() > 0

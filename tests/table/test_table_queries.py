@@ -124,24 +124,28 @@ def test_a_grid_of_an_unknown_sensor_is_an_error(table):
     assert "did you mean 'oxygen'" in refused(grid, table, 1.0, ["oxigen"])
 
 
-def test_listed_times_are_asked_of_all_sensors_of_all_samples(table):
-    asked = at_times(table, [7.0, 2, 7.0])
-    expected = [(name, time, sensor) for name in table.ids for time in (2.0, 7.0) for sensor in SENSORS]
+def test_listed_times_are_asked_of_these_sensors_of_every_sample_that_has_them(table):
+    names = ["oxygen", "heart rate"]
+    asked = at_times(table, [7.0, 2, 7.0, 5.5, -1.0, 9.0, 1e5 + 1], names)
+    within = {"p1": (2.0, 5.5, 7.0, 9.0), "p2": (5.5,), "p4": (1e5 + 1,)}
+    expected = [(name, time, sensor) for name, times in within.items() for time in times for sensor in names]
     assert asked.frame().rows() == expected
-    assert at_times(table, np.array([[2.0], [7.0]])).frame().equals(asked.frame())
+    assert at_times(table, np.array([[2.0], [7.0]]), names).frame()["time"].to_list() == [2.0, 2.0, 7.0, 7.0]
 
 
-def test_listed_times_must_be_finite_numbers_and_at_least_one(table):
-    assert "no queries" in refused(at_times, table, [])
-    assert "no queries" in refused(at_times, table[:0], [1.0])
-    assert "not a number" in refused(at_times, table, ["noon"])
-    assert "no finite time (first: row 2)" in refused(at_times, table, [1.0, float("nan")])
+def test_listed_times_must_be_finite_numbers_and_at_least_one_within_a_sample(table):
+    assert "There are no queries. Give at least one time" in refused(at_times, table, [], SENSORS)
+    assert "none of the times lies within a sample" in refused(at_times, table, [-1.0, 50.0], SENSORS)
+    assert "none of the times lies within a sample" in refused(at_times, table[["p3"]], [0.0], SENSORS)
+    assert "not a number" in refused(at_times, table, ["noon"], SENSORS)
+    assert "no finite time (first: row 2)" in refused(at_times, table, [1.0, float("nan")], SENSORS)
+    assert "did you mean 'oxygen'" in refused(at_times, table, [1.0], ["oxigen"])
 
 
 def test_too_many_queries_are_refused_before_they_are_made(table, monkeypatch):
     monkeypatch.setattr(queries, "MAX_QUERIES", 10)
     sentence = "queries, more than 10. Ask for fewer times, sensors or samples."
-    assert refused(at_times, table, [1.0]) == f"That would be 12 {sentence}"
+    assert refused(at_times, table, [1.0, 2.0, 3.0, 4.0], SENSORS) == f"That would be 12 {sentence}"
     assert refused(grid, table, 1.0) == f"That would be {3 * (10 + 1 + 4)} {sentence}"
     assert sentence in refused(in_gaps, table, np.full(3, 0.01))
     monkeypatch.undo()

@@ -16,7 +16,8 @@ from raindrop.errors import ConfigError
 if TYPE_CHECKING:  # torch and polars load only when a command needs them
     import polars as pl
 
-    from raindrop.estimators.readings import Forecaster, Imputer, ReadingsEstimator
+    from raindrop.estimators import Forecaster, Imputer
+    from raindrop.estimators.readings import ReadingsEstimator
     from raindrop.table.event_table import EventTable
 
 Scenario = tuple[str, "EventTable", "pl.DataFrame"]  # what is hidden, the visible table, the hidden readings

@@ -2,9 +2,10 @@
 
 from raindrop.estimators.base import Estimator
 from raindrop.estimators.classifier import Classifier
+from raindrop.estimators.forecaster import Forecaster
+from raindrop.estimators.imputer import Imputer
 from raindrop.estimators.loading import ESTIMATORS, estimator_type, load, make_estimator
 from raindrop.estimators.multilabel import MultiLabelClassifier
-from raindrop.estimators.readings import Forecaster, Imputer
 from raindrop.estimators.regressor import Regressor
 from raindrop.estimators.samples import SampleEstimator
 

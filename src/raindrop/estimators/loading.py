@@ -10,9 +10,10 @@ from typing import Any
 from raindrop.errors import ConfigError, ModelFileError, suggest
 from raindrop.estimators.base import Estimator
 from raindrop.estimators.classifier import Classifier
+from raindrop.estimators.forecaster import Forecaster
+from raindrop.estimators.imputer import Imputer
 from raindrop.estimators.multilabel import MultiLabelClassifier
 from raindrop.estimators.persistence import read_model
-from raindrop.estimators.readings import REGISTRY as READINGS_ESTIMATORS
 from raindrop.estimators.regressor import Regressor
 from raindrop.estimators.samples import SampleEstimator
 from raindrop.models.registry import MODELS, QUERY_MODELS
@@ -23,6 +24,8 @@ ESTIMATORS: dict[str, type[SampleEstimator]] = {
     kind.task_type.name: kind for kind in (Classifier, MultiLabelClassifier, Regressor)
 }
 """The estimator of each task, by the task's name."""
+READINGS_ESTIMATORS: dict[str, type[Estimator]] = {"imputer": Imputer, "forecaster": Forecaster}
+"""The estimators of readings, by the name under which they are saved."""
 
 
 def estimator_type(task: str) -> type[SampleEstimator]:

@@ -1,32 +1,34 @@
-"""Imputer and Forecaster: the readings that are not there."""
+"""What the Imputer and the Forecaster share: learning to predict hidden readings, and answering queries."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from raindrop.batch.batch import Batch
 from raindrop.batch.gaps import Gaps, typical_intervals
 from raindrop.batch.windows import GapWindows, HeldOutWindows, QueryWindows, Windows
-from raindrop.errors import ConfigError, DataError
+from raindrop.errors import ConfigError, DataError, format_count
 from raindrop.estimators.base import Estimator
 from raindrop.estimators.inputs import no_holdout_warning, require_table
 from raindrop.files import content_checksum
 from raindrop.hardware import limit_threads, resolve_device
+from raindrop.models.base import Output
 from raindrop.models.registry import QUERY_MODELS
 from raindrop.table.event_table import EventTable
 from raindrop.table.frames import require_columns, to_polars
-from raindrop.table.queries import QueryTable, at_times, grid, in_gaps, spans
+from raindrop.table.queries import QueryTable, grid, spans
 from raindrop.table.readings import Readings
 from raindrop.table.time_columns import SECONDS
 from raindrop.tasks.conformal import ConformalIntervals
 from raindrop.tasks.readings import ReadingsAt
-from raindrop.training.scoring import scores_of
+from raindrop.training.scoring import run_model, scores_of
 
 MIN_SAMPLES = 10  # with fewer, windows of the series are held out instead of samples
 MIN_WINDOWS = 5  # with fewer, nothing is held out
@@ -50,14 +52,14 @@ class ReadingsEstimator(Estimator):
         tensorboard: bool = False,
         parts: Mapping[str, EventTable] | None = None,
     ) -> Self:
-        """Learn from a table; labels are not used.
+        """Learn from the measured readings of a table; labels are not used, nor readings that were filled in.
 
         Without `validation`, a random share (train.holdout) of the samples, or of a long series' windows, chooses the
         epoch to keep and makes the intervals honest. `run`, `resume` and `parts` are those of `Classifier.fit`.
         """
         _, _, train_config = self._configs()
         resolve_device(self.device)
-        table = require_table(X, "fit")
+        table = require_table(X, "fit").measured()
         if not table.num_readings:
             raise DataError("The training table has no readings. There must be some to learn from.")
         if train_config.soft_targets or train_config.drop_readings or train_config.drop_sensors:
@@ -76,6 +78,8 @@ class ReadingsEstimator(Estimator):
 
     def readings_at(self, X: EventTable, queries: Any, *, coverage: float = 0.9) -> Readings:
         """The value of each query, with an interval that contains the true one with this probability.
+
+        The interval is unknown (NaN) where the estimator was fitted without validation readings.
 
         `queries` is a frame with the columns sample, time and sensor (`raindrop.grid` makes a regular one). A query at
         a time when the sensor was read is answered as if that reading were not there.
@@ -103,9 +107,13 @@ class ReadingsEstimator(Estimator):
         frame = to_polars(truth, "truth")
         require_columns(frame, {"value": "value"}, "truth")
         queries = QueryTable.from_frame(table, frame)
-        value = frame["value"].cast(pl.Float64).to_numpy()
+        value = frame["value"].cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy()
         if not np.isfinite(value).all():
-            raise DataError("truth: some values are missing or not finite; leave those rows out.")
+            wrong = np.flatnonzero(~np.isfinite(value))
+            raise DataError(
+                f"truth: {format_count(len(wrong), len(value), 'rows')} have no finite value (first: row "
+                f"{wrong[0] + 1:,}); leave them out."
+            )
         answers = self._quantiles(self._checked_truth(replace(queries, table=_without(table, queries))))
         codes = self._codes(queries)
         scale, mean = self.scaler_.scale[codes], self.scaler_.mean[codes]
@@ -143,15 +151,12 @@ class ReadingsEstimator(Estimator):
     def _answer(self, queries: QueryTable, coverage: float) -> Readings:
         answers = self._quantiles(self._checked(queries))
         codes = self._codes(queries)
-        if self.conformal_ is None:
-            raise ConfigError(
-                "Intervals with a coverage need validation readings, and this model was fitted without any. "
-                "Fit it with validation=TABLE or a train.holdout above 0."
-            )
-        interval = self.conformal_.intervals(answers[:, None], coverage, self.task_.levels)[:, 0]
         scale, mean = self.scaler_.scale[codes], self.scaler_.mean[codes]
         value = answers[:, len(self.task_.levels) // 2].astype(np.float64)
-        low, high = np.minimum(interval[:, 0], value), np.maximum(interval[:, 1], value)
+        low = high = np.full(len(value), np.nan)
+        if self.conformal_ is not None:
+            interval = self.conformal_.intervals(answers[:, None], coverage, self.task_.levels)[:, 0]
+            low, high = np.minimum(interval[:, 0], value), np.maximum(interval[:, 1], value)
         return Readings(queries, value * scale + mean, low * scale + mean, high * scale + mean, coverage)
 
     def _quantiles(self, queries: QueryTable) -> NDArray[np.float32]:
@@ -165,9 +170,7 @@ class ReadingsEstimator(Estimator):
             scores = self.task_.predict(scores_of(self.model_, source, device, show=self.progress))
         return source.in_asked_order(scores)
 
-    def _run(self, source: QueryWindows) -> Any:
-        from raindrop.training.scoring import run_model
-
+    def _run(self, source: QueryWindows) -> Iterator[tuple[Batch, Output]]:
         device = resolve_device(self.device)
         self.model_.to(device)
         return run_model(self.model_, source, device)
@@ -243,7 +246,7 @@ class ReadingsEstimator(Estimator):
             return training, held_out
         windows = Windows.cut(table, float(np.median(typical_intervals(table))), self._horizon()).with_readings(table)
         if len(windows) < MIN_WINDOWS:
-            no_holdout_warning(table, f"its series are only {len(windows)} windows long")
+            no_holdout_warning(table, "their series are too short to leave a part of them out")
             return table, None
         self.holds_out_windows_ = True
         return table, table
@@ -292,177 +295,6 @@ class ReadingsEstimator(Estimator):
         self.conformal_ = ConformalIntervals(**saved) if saved else None
 
 
-class Imputer(ReadingsEstimator):
-    """Fill gaps: the value of any sensor at any time within a sample, from all readings around it.
-
-    model: "raindrop", or a baseline ("linear", "last", "mean", "nearest"). The other arguments are those of
-    `Classifier`. No labels are needed. A table may hold thousands of short samples or one long series.
-    """
-
-    def __init__(
-        self,
-        model: str = "raindrop",
-        *,
-        preset: str = "tuned",
-        config: Mapping[str, Any] | None = None,
-        seed: int = 0,
-        unknown_sensors: Literal["error", "ignore"] = "error",
-        device: str = "cpu",
-        threads: int | None = None,
-        progress: bool = False,
-    ):
-        self.model = model
-        self.preset = preset
-        self.config = config
-        self.seed = seed
-        self.unknown_sensors = unknown_sensors
-        self.device = device
-        self.threads = threads
-        self.progress = progress
-
-    def fill(self, X: EventTable, at: Any = "gaps") -> EventTable:
-        """The table with predicted readings added, marked in `filled`; its own readings stay as they are.
-
-        at: "gaps" (each sensor at its typical interval, wherever it was silent for longer), a list of times, or a frame
-        of queries (sample, time, sensor). `readings_at` gives the intervals too.
-        """
-        return self.fill_readings(X, at).fill()
-
-    def fill_readings(self, X: EventTable, at: Any = "gaps", *, coverage: float = 0.9) -> Readings:
-        """What `fill` adds, with intervals."""
-        table = self._with_all_sensors(X)
-        if isinstance(at, str):
-            if at != "gaps":
-                raise ConfigError(f"at='{at}': 'gaps', a list of times, or a frame of queries.")
-            factor = SECONDS[self.time_unit_] / SECONDS[table.time_unit]
-            of_training = dict(zip(self.scaler_.sensors, self.interval_ * factor, strict=True))
-            observed = set(self.scaler_.observed_sensors)
-            interval = np.array([of_training[name] if name in observed else np.inf for name in table.sensors])
-            queries = in_gaps(table, interval)
-        elif isinstance(at, Sequence | np.ndarray):
-            queries = at_times(table, at)  # type: ignore[arg-type]
-        else:
-            queries = QueryTable.from_frame(table, at)
-        return self._answer(queries, coverage)
-
-    def _checked(self, queries: QueryTable) -> QueryTable:
-        first, last = spans(queries.table)
-        start, stop = first[queries.sample], last[queries.sample]
-        slack = 1e-9 * np.maximum(np.abs(start), np.abs(stop))
-        inside = (queries.time >= start - slack) & (queries.time <= stop + slack)
-        queries.require(
-            inside & (queries.table.count[queries.sample] > 0),
-            "lie before the first reading of their sample or after its last",
-            "An imputer fills in between; ask a Forecaster for what comes after.",
-        )
-        return queries
-
-
-class Forecaster(ReadingsEstimator):
-    """Forecast: the value of any sensor up to `horizon` after a cutoff, from the readings before it alone.
-
-    cutoff: the time at which forecasts are made, a number for all samples or the name of a column of the samples table;
-    the last reading of each sample where not given. Readings after it are never seen. The other arguments are those of
-    `Imputer`.
-    """
-
-    def __init__(
-        self,
-        model: str = "raindrop",
-        *,
-        horizon: float,
-        cutoff: float | str | None = None,
-        preset: str = "tuned",
-        config: Mapping[str, Any] | None = None,
-        seed: int = 0,
-        unknown_sensors: Literal["error", "ignore"] = "error",
-        device: str = "cpu",
-        threads: int | None = None,
-        progress: bool = False,
-    ):
-        self.model = model
-        self.horizon = horizon
-        self.cutoff = cutoff
-        self.preset = preset
-        self.config = config
-        self.seed = seed
-        self.unknown_sensors = unknown_sensors
-        self.device = device
-        self.threads = threads
-        self.progress = progress
-
-    def cutoffs(self, X: EventTable) -> NDArray[np.float64]:
-        """(samples,) the time after which nothing is seen, in the table's unit."""
-        if self.cutoff is None:
-            return spans(X)[1]
-        if isinstance(self.cutoff, str):
-            require_columns(X.samples, {"cutoff": self.cutoff}, "samples")
-            column = X.samples[self.cutoff].cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy()
-            if not np.isfinite(column).all():
-                at = int(np.argmin(np.isfinite(column)))
-                raise DataError(
-                    f"samples: '{self.cutoff}' has no finite cutoff in row {at + 1:,} (sample '{X.ids[at]}'). "
-                    f"A cutoff is a number of {X.time_unit} on the clock of the readings."
-                )
-            return column
-        factor = SECONDS[getattr(self, "time_unit_", X.time_unit)] / SECONDS[X.time_unit]
-        return np.full(len(X), float(self.cutoff) * factor)
-
-    def _answerable(self, table: EventTable, every: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        cutoff = self.cutoffs(table)
-        return cutoff + every, cutoff + float(self.horizon) * SECONDS[self.time_unit_] / SECONDS[table.time_unit]
-
-    def _check_arguments(self) -> None:
-        if not isinstance(self.horizon, (int, float)) or not 0 < self.horizon < np.inf:
-            raise ConfigError(
-                f"horizon={self.horizon!r}: how far to forecast is a positive number in the table's unit."
-            )
-        if isinstance(self.cutoff, (int, float)) and not np.isfinite(self.cutoff):
-            raise ConfigError(f"cutoff={self.cutoff!r}: a finite time, the name of a column, or None.")
-
-    def _horizon(self) -> float | None:
-        return float(self.horizon)
-
-    def _gaps(self, table: EventTable) -> Gaps:
-        fixed = None if self.cutoff is None or isinstance(self.cutoff, str) else float(self.cutoff)
-        return Gaps.learn(table, self.interval_, horizon=float(self.horizon), cutoff=fixed, seed=int(self.seed))
-
-    def _visible(self, table: EventTable) -> EventTable:
-        limit = np.repeat(self.cutoffs(table), table.count)
-        seen = np.asarray(table.time[table.rows()]) <= limit
-        return table if seen.all() else table.where(seen)
-
-    def _checked(self, queries: QueryTable) -> QueryTable:
-        cutoff = self.cutoffs(self._checked_truth(queries).table)[queries.sample]
-        factor = SECONDS[self.time_unit_] / SECONDS[queries.table.time_unit]
-        horizon = float(self.horizon) * factor
-        queries.require(
-            queries.time <= cutoff + horizon * (1 + 1e-9),
-            f"lie more than the horizon of {horizon:g} {queries.table.time_unit} after the cutoff",
-            "Ask for earlier times, or train with a longer horizon.",
-        )
-        return queries
-
-    def _checked_truth(self, queries: QueryTable) -> QueryTable:
-        """After the cutoff; what lies before would be predicted from what follows it."""
-        cutoff = self.cutoffs(queries.table)[queries.sample]
-        queries.require(
-            queries.time > cutoff,
-            "lie at or before the cutoff",
-            "A forecaster predicts what comes after; ask an Imputer.",
-        )
-        return queries
-
-    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        content, arrays = super()._state()
-        return content | {"horizon": float(self.horizon), "cutoff": self.cutoff}, arrays
-
-    @classmethod
-    def _restored(cls, about: Mapping[str, Any], **options: Any) -> Self:
-        state = about["state"]
-        return cls(about["model"], horizon=state["horizon"], cutoff=state["cutoff"], **options)
-
-
 def _without(table: EventTable, queries: QueryTable) -> EventTable:
     """The table without the readings at the queries."""
     rows = table.rows()
@@ -480,7 +312,3 @@ def _without(table: EventTable, queries: QueryTable) -> EventTable:
     twin = np.zeros(len(order), dtype=bool)
     twin[order[1:][same]] = twin[order[:-1][same]] = True
     return table.where(~twin[: len(rows)])
-
-
-REGISTRY: dict[str, type[ReadingsEstimator]] = {"imputer": Imputer, "forecaster": Forecaster}
-"""By the name under which they are saved."""

@@ -43,6 +43,7 @@ class SortedReadings:
     roles: Roles
     time_unit: TimeUnit
     dropped: dict[str, int]
+    filled: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,7 @@ def build_readings(
     rows = rows.join(codes, on="sensor", how="left", maintain_order="left").sort("position", "time", "code", "row")
     rows = _resolve_duplicates(rows, duplicates, dropped, sources.events)
     count = np.bincount(rows["position"].to_numpy(), minlength=len(sample_frame)).astype(np.int64)
+    filled = _filled(event_frame, rows["row"])
     return SortedReadings(
         time=rows["time"].to_numpy().astype(np.float64),
         sensor=rows["code"].to_numpy().astype(np.int32),
@@ -123,7 +125,20 @@ def build_readings(
         roles=roles,
         time_unit=time_unit,
         dropped={reason: number for reason, number in dropped.items() if number},
+        filled=filled,
     )
+
+
+def _filled(events: pl.DataFrame, row: pl.Series) -> NDArray[np.bool_] | None:
+    """Which readings were predicted rather than measured, by the column that a filled table is written with."""
+    if "filled" not in events.columns:
+        return None
+    column = events["filled"].gather(row)
+    if column.dtype == pl.String:
+        column = column.str.to_lowercase() == "true"
+    if column.dtype != pl.Boolean:
+        return None
+    return column.fill_null(False).to_numpy()
 
 
 def _resolve_roles(

@@ -28,7 +28,6 @@ from raindrop.table.store import (
     Roles,
     TableInfo,
     arrays_are_usable,
-    filled_marks,
     find_file,
     open_arrays,
     parquet_is_unchanged,
@@ -161,8 +160,6 @@ class EventTable:
             options.setdefault("sensors", info.sensors)
         options.setdefault("source", (str(paths["events"]), str(paths["samples"])))
         table = cls.from_frames(events, samples, **options)
-        if info is not None:
-            table = replace(table, filled=filled_marks(events, table.events()))
         return replace(table, dropped={**info.dropped, **table.dropped}) if info and unchanged else table
 
     @classmethod
@@ -259,7 +256,7 @@ class EventTable:
         digest.update(np.ascontiguousarray(self.count).tobytes())
         for chunk in np.array_split(np.arange(len(self)), max(1, self.num_readings // 4_000_000)):
             rows = self.rows(chunk)
-            for column in (self.time, self.sensor, self.value):
+            for column in (self.time, self.sensor, self.value, *(() if self.filled is None else (self.filled,))):
                 digest.update(np.ascontiguousarray(column[rows]).tobytes())
         return digest.hexdigest()
 
@@ -341,6 +338,12 @@ class EventTable:
                 f"The labels cannot be one column ({str(error).splitlines()[0]}). Give text, numbers or true/false."
             ) from None
         return replace(self, samples=samples, roles=replace(self.roles, label="label"))
+
+    def measured(self) -> EventTable:
+        """The table without readings that were filled in."""
+        if self.filled is None:
+            return self
+        return replace(self.where(~self.filled[self.rows()]), filled=None)
 
     def in_unit(self, unit: TimeUnit) -> EventTable:
         """The same table with times (and the cutoff) in seconds, minutes, hours or days."""

@@ -112,20 +112,23 @@ def grid(
     ).frame()
 
 
-def at_times(table: EventTable, times: Sequence[float]) -> QueryTable:
-    """All sensors of all samples at these times."""
+def at_times(table: EventTable, times: Any, sensors: Sequence[str]) -> QueryTable:
+    """These sensors of every sample at those of the times that lie within the sample, from its first reading on."""
     listed = np.asarray(times).ravel().tolist()
-    if not listed or not len(table):
-        raise DataError("There are no queries. Give at least one time and a table with samples.")
-    time = _times(pl.Series("time", listed), table)
-    _refuse_too_many(len(time) * len(table) * len(table.sensors))
-    each, sensors = np.unique(time), len(table.sensors)
-    sample = np.repeat(np.arange(len(table)), len(each) * sensors)
+    if not listed:
+        raise DataError("There are no queries. Give at least one time.")
+    time = np.unique(_times(pl.Series("time", listed), table))
+    chosen = _codes(pl.Series(sensors, dtype=pl.String), table.sensors, "sensor", "is not a sensor of the table")
+    first, last = spans(table)
+    inside = (time >= first[:, None]) & (time <= last[:, None]) & (table.count > 0)[:, None]  # (samples, times)
+    if not inside.any():
+        raise DataError(
+            "There are no queries: none of the times lies within a sample, from its first reading to its last."
+        )
+    _refuse_too_many(int(inside.sum()) * len(chosen))
+    sample, at = np.nonzero(inside)
     return QueryTable(
-        table,
-        sample,
-        np.tile(np.arange(sensors), len(table) * len(each)),
-        np.tile(np.repeat(each, sensors), len(table)),
+        table, np.repeat(sample, len(chosen)), np.tile(chosen, len(sample)), np.repeat(time[at], len(chosen))
     )
 
 

@@ -159,16 +159,6 @@ def read_filled(folder: Path) -> NDArray[np.bool_] | None:
     return pl.read_parquet(path, columns=["filled"])["filled"].to_numpy()
 
 
-def filled_marks(written: pl.DataFrame, events: pl.DataFrame) -> NDArray[np.bool_] | None:
-    """Which of the readings `events` are marked as filled in the frame they were built from; None where none can be."""
-    if "filled" not in written.columns:
-        return None
-    key = [pl.col("sample", "sensor").cast(pl.String), pl.col("time").cast(pl.Float64)]
-    marks = written.select(*key, filled=pl.col("filled").cast(pl.String) == "true").unique(["sample", "sensor", "time"])
-    joined = events.select(*key).join(marks, on=["sample", "sensor", "time"], how="left", maintain_order="left")
-    return joined["filled"].fill_null(False).to_numpy()
-
-
 def find_file(folder: Path, name: str) -> Path:
     """The path of `name`.parquet or `name`.csv in a folder, whichever exists; `name`.parquet if neither does."""
     parquet, csv = folder / f"{name}.parquet", folder / f"{name}.csv"

@@ -1,0 +1,129 @@
+"""Forecaster: predict readings after a cutoff from those before it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from raindrop.batch.gaps import Gaps
+from raindrop.errors import ConfigError, DataError
+from raindrop.estimators.readings import ReadingsEstimator
+from raindrop.table.event_table import EventTable
+from raindrop.table.frames import require_columns
+from raindrop.table.queries import QueryTable, spans
+from raindrop.table.time_columns import SECONDS
+
+
+class Forecaster(ReadingsEstimator):
+    """Forecast: the value of any sensor up to `horizon` after a cutoff, from the readings before it alone.
+
+    cutoff: the time at which forecasts are made, a number for all samples or the name of a column of the samples table;
+    the last reading of each sample where not given. Readings after it are never seen. The other arguments are those of
+    `Imputer`.
+    """
+
+    def __init__(
+        self,
+        model: str = "raindrop",
+        *,
+        horizon: float,
+        cutoff: float | str | None = None,
+        preset: str = "tuned",
+        config: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        unknown_sensors: Literal["error", "ignore"] = "error",
+        device: str = "cpu",
+        threads: int | None = None,
+        progress: bool = False,
+    ):
+        self.model = model
+        self.horizon = horizon
+        self.cutoff = cutoff
+        self.preset = preset
+        self.config = config
+        self.seed = seed
+        self.unknown_sensors = unknown_sensors
+        self.device = device
+        self.threads = threads
+        self.progress = progress
+
+    def cutoffs(self, X: EventTable) -> NDArray[np.float64]:
+        """(samples,) the time after which nothing is seen, in the table's unit."""
+        if self.cutoff is None:
+            return spans(X)[1]
+        if isinstance(self.cutoff, str):
+            require_columns(X.samples, {"cutoff": self.cutoff}, "samples")
+            column = X.samples[self.cutoff].cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy()
+            if not np.isfinite(column).all():
+                at = int(np.argmin(np.isfinite(column)))
+                raise DataError(
+                    f"samples: '{self.cutoff}' has no finite cutoff in row {at + 1:,} (sample '{X.ids[at]}'). "
+                    f"A cutoff is a number of {X.time_unit} on the clock of the readings."
+                )
+            return column
+        factor = SECONDS[getattr(self, "time_unit_", X.time_unit)] / SECONDS[X.time_unit]
+        return np.full(len(X), float(self.cutoff) * factor)
+
+    def _answerable(self, table: EventTable, every: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        cutoff = self.cutoffs(table)
+        return cutoff + every, cutoff + float(self.horizon) * SECONDS[self.time_unit_] / SECONDS[table.time_unit]
+
+    def _check_arguments(self) -> None:
+        if (
+            isinstance(self.horizon, bool)
+            or not isinstance(self.horizon, (int, float))
+            or not 0 < self.horizon < np.inf
+        ):
+            raise ConfigError(
+                f"horizon={self.horizon!r}: how far to forecast is a positive number in the table's unit."
+            )
+        if isinstance(self.cutoff, (int, float)) and not np.isfinite(self.cutoff):
+            raise ConfigError(f"cutoff={self.cutoff!r}: a finite time, the name of a column, or None.")
+
+    def _horizon(self) -> float | None:
+        return float(self.horizon)
+
+    def _gaps(self, table: EventTable) -> Gaps:
+        """With cutoffs drawn at random, half of them at the cutoff where it is one number."""
+        self.cutoffs(table)  # an error where its column is missing
+        fixed = None if self.cutoff is None or isinstance(self.cutoff, str) else float(self.cutoff)
+        return Gaps.learn(table, self.interval_, horizon=float(self.horizon), cutoff=fixed, seed=int(self.seed))
+
+    def _visible(self, table: EventTable) -> EventTable:
+        limit = np.repeat(self.cutoffs(table), table.count)
+        seen = np.asarray(table.time[table.rows()]) <= limit
+        return table if seen.all() else table.where(seen)
+
+    def _checked(self, queries: QueryTable) -> QueryTable:
+        cutoff = self.cutoffs(self._checked_truth(queries).table)[queries.sample]
+        factor = SECONDS[self.time_unit_] / SECONDS[queries.table.time_unit]
+        horizon = float(self.horizon) * factor
+        queries.require(
+            queries.time <= cutoff + horizon * (1 + 1e-9),
+            f"lie more than the horizon of {horizon:g} {queries.table.time_unit} after the cutoff",
+            "Ask for earlier times, or train with a longer horizon.",
+        )
+        return queries
+
+    def _checked_truth(self, queries: QueryTable) -> QueryTable:
+        """After the cutoff; what lies before would be predicted from what follows it."""
+        cutoff = self.cutoffs(queries.table)[queries.sample]
+        queries.require(
+            queries.time > cutoff,
+            "lie at or before the cutoff",
+            "A forecaster predicts what comes after; ask an Imputer.",
+        )
+        return queries
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        content, arrays = super()._state()
+        return content | {"horizon": float(self.horizon), "cutoff": self.cutoff}, arrays
+
+    @classmethod
+    def _restored(cls, about: Mapping[str, Any], **options: Any) -> Self:
+        state = about["state"]
+        return cls(about["model"], horizon=state["horizon"], cutoff=state["cutoff"], **options)

@@ -1,0 +1,82 @@
+"""Imputer: fill the gaps of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+
+from raindrop.errors import ConfigError
+from raindrop.estimators.readings import ReadingsEstimator
+from raindrop.table.event_table import EventTable
+from raindrop.table.queries import QueryTable, at_times, in_gaps, spans
+from raindrop.table.readings import Readings
+from raindrop.table.time_columns import SECONDS
+
+
+class Imputer(ReadingsEstimator):
+    """Fill gaps: the value of any sensor at any time within a sample, from all readings around it.
+
+    model: "raindrop", or a baseline ("linear", "last", "mean", "nearest"). The other arguments are those of
+    `Classifier`. No labels are needed. A table may hold thousands of short samples or one long series.
+    """
+
+    def __init__(
+        self,
+        model: str = "raindrop",
+        *,
+        preset: str = "tuned",
+        config: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        unknown_sensors: Literal["error", "ignore"] = "error",
+        device: str = "cpu",
+        threads: int | None = None,
+        progress: bool = False,
+    ):
+        self.model = model
+        self.preset = preset
+        self.config = config
+        self.seed = seed
+        self.unknown_sensors = unknown_sensors
+        self.device = device
+        self.threads = threads
+        self.progress = progress
+
+    def fill(self, X: EventTable, at: Any = "gaps") -> EventTable:
+        """The table with predicted readings added, marked in `filled`; its own readings stay as they are.
+
+        at: "gaps" (each sensor at its typical interval, wherever it was silent for longer), a list of times (those that
+        lie within each sample), or a frame of queries (sample, time, sensor). `readings_at` gives the intervals too.
+        """
+        return self.fill_readings(X, at).fill()
+
+    def fill_readings(self, X: EventTable, at: Any = "gaps", *, coverage: float = 0.9) -> Readings:
+        """What `fill` adds, with intervals."""
+        table = self._with_all_sensors(X)
+        if isinstance(at, str):
+            if at != "gaps":
+                raise ConfigError(f"at='{at}': 'gaps', a list of times, or a frame of queries.")
+            factor = SECONDS[self.time_unit_] / SECONDS[table.time_unit]
+            of_training = dict(zip(self.scaler_.sensors, self.interval_ * factor, strict=True))
+            observed = set(self.scaler_.observed_sensors)
+            interval = np.array([of_training[name] if name in observed else np.inf for name in table.sensors])
+            queries = in_gaps(table, interval)
+        elif isinstance(at, Sequence | np.ndarray | pl.Series):
+            queries = at_times(table, at, self.scaler_.observed_sensors)
+        else:
+            queries = QueryTable.from_frame(table, at)
+        return self._answer(queries, coverage)
+
+    def _checked(self, queries: QueryTable) -> QueryTable:
+        first, last = spans(queries.table)
+        start, stop = first[queries.sample], last[queries.sample]
+        slack = 1e-9 * np.maximum(np.abs(start), np.abs(stop))
+        inside = (queries.time >= start - slack) & (queries.time <= stop + slack)
+        queries.require(
+            inside & (queries.table.count[queries.sample] > 0),
+            "lie before the first reading of their sample or after its last",
+            "An imputer fills in between; ask a Forecaster for what comes after.",
+        )
+        return queries
