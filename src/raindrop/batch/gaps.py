@@ -109,7 +109,7 @@ class Gaps:
         """Hidden where the same sensors were silent at another time, or in another sample, in most windows."""
         other = rng.integers(len(self.span), size=windows)
         first, last = self.span[other].T
-        width = np.maximum.reduceat(time, np.searchsorted(owner, np.arange(windows))) - low if len(time) else low
+        width = _bounds(owner, time, np.ones(len(time), dtype=bool), windows)[1] - low
         moved = first + rng.random(windows) * np.maximum(last - first - width, 0)
         at = time - low[owner] + moved[owner]
         series = other[owner] * len(self.interval) + sensor
