@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from raindrop.models.base import Model
+from raindrop.models.baselines.brits import BRITS, BRITSConfig
 from raindrop.models.baselines.dgm2 import DGM2, DGM2Config
 from raindrop.models.baselines.grud import GRUD, GRUDConfig
 from raindrop.models.baselines.grud_queries import GRUDQueries, GRUDQueryConfig
@@ -213,6 +214,7 @@ QUERY_MODELS: dict[str, Entry] = {
     "raindrop": Entry(RaindropQueries, QueryConfig, {"tuned": QUERIES_TUNED}),
     "grud": Entry(GRUDQueries, GRUDQueryConfig, {"tuned": {"train": RECURRENT_QUERIES}}),
     "mtand": Entry(MTANDQueries, MTANDQueryConfig, {"tuned": {"train": RECURRENT_QUERIES}}),
+    "brits": Entry(BRITS, BRITSConfig, {"tuned": {"train": RECURRENT_QUERIES}}),
     "mean": Entry(SensorMean, NoConfig, {"tuned": {}}),
     "last": Entry(LastValue, NoConfig, {"tuned": {}}),
     "linear": Entry(LinearInterpolation, NoConfig, {"tuned": {}}),

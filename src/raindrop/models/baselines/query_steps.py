@@ -28,10 +28,15 @@ from raindrop.models.layers import PaddedLayout, dense_values
 MIN_SPREAD = -2.0  # start of the distances between quantiles, before softplus
 
 
+def reversed_steps(batch: Batch) -> Tensor:
+    """(s,) where each step goes when the steps of each sample are reversed; its own inverse."""
+    first = batch.samples.offsets[batch.step_sample]
+    return first + batch.samples.counts[batch.step_sample] - 1 - batch.rank
+
+
 def reversed_in_time(batch: Batch) -> Batch:
     """The batch with the steps of each sample in reverse order and times negated, queries included."""
-    first = batch.samples.offsets[batch.step_sample]
-    place = first + batch.samples.counts[batch.step_sample] - 1 - batch.rank  # (s,) where each step goes; self-inverse
+    place = reversed_steps(batch)
     step = place[batch.step]
     order = torch.argsort(step, stable=True)
     queries = batch.queries
