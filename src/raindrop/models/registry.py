@@ -8,6 +8,7 @@ from typing import Any
 from raindrop.models.base import Model
 from raindrop.models.baselines.brits import BRITS, BRITSConfig
 from raindrop.models.baselines.dgm2 import DGM2, DGM2Config
+from raindrop.models.baselines.grin import GRIN, GRINConfig
 from raindrop.models.baselines.grud import GRUD, GRUDConfig
 from raindrop.models.baselines.grud_queries import GRUDQueries, GRUDQueryConfig
 from raindrop.models.baselines.ipnet import IPNet, IPNetConfig
@@ -215,6 +216,7 @@ QUERY_MODELS: dict[str, Entry] = {
     "grud": Entry(GRUDQueries, GRUDQueryConfig, {"tuned": {"train": RECURRENT_QUERIES}}),
     "mtand": Entry(MTANDQueries, MTANDQueryConfig, {"tuned": {"train": RECURRENT_QUERIES}}),
     "brits": Entry(BRITS, BRITSConfig, {"tuned": {"train": RECURRENT_QUERIES}}),
+    "grin": Entry(GRIN, GRINConfig, {"tuned": {"train": RECURRENT_QUERIES}}),
     "mean": Entry(SensorMean, NoConfig, {"tuned": {}}),
     "last": Entry(LastValue, NoConfig, {"tuned": {}}),
     "linear": Entry(LinearInterpolation, NoConfig, {"tuned": {}}),

@@ -40,6 +40,9 @@ def test_a_query_sees_each_sensors_last_reading_strictly_before_and_the_others_r
         if before:
             assert batch.time[steps.previous[q]] == max(before)
             assert batch.step_sample[steps.previous[q]] == asked.sample[q]
+        assert_close(
+            float(steps.gap[q]), (t - max(before)) / float(INTERVAL.median()) if before else 0.0, dtype="float32"
+        )
         for u in range(4):
             own = [(time, x) for time, sensor, x in readings if sensor == u and time < t]
             here = [x for time, sensor, x in readings if sensor == u and time == t and u != v]
@@ -54,7 +57,7 @@ def test_a_query_sees_each_sensors_last_reading_strictly_before_and_the_others_r
 def test_a_query_at_a_timestamp_has_the_inputs_of_that_timestamp(batch):
     past = Past(batch, INTERVAL)
     here = past.at(batch.step_sample, batch.time)
-    for name in ("previous", "value", "observed", "known", "last"):
+    for name in ("previous", "gap", "value", "observed", "known", "last"):
         assert torch.equal(getattr(here, name), getattr(past.steps, name)), name
     assert_close(here.elapsed, past.steps.elapsed)
 

@@ -23,7 +23,7 @@ from raindrop.batch.gaps import typical_intervals
 from raindrop.batch.ragged import Segments
 from raindrop.models.base import DataSpec, Model
 from raindrop.models.baselines.grud import last_readings
-from raindrop.models.layers import PaddedLayout, dense_values
+from raindrop.models.layers import PaddedLayout, dense_values, times_like
 
 MIN_SPREAD = -2.0  # start of the distances between quantiles, before softplus
 
@@ -55,6 +55,7 @@ class Steps:
     """The inputs of a recurrence at timestamps, or at queries."""
 
     previous: Tensor  # (n,) the last timestamp strictly before; -1 where the sample has none
+    gap: Tensor  # (n,) time since then, in typical intervals of all sensors; 0 without one
     value: Tensor  # (n, u) reading at the time itself; 0 where there is none
     observed: Tensor  # (n, u) whether there is one
     known: Tensor  # (n, u) whether the sensor has a reading strictly before
@@ -78,7 +79,8 @@ class Past:
         previous = torch.where(batch.rank > 0, step - 1, -1)
         earlier = torch.cumsum(batch.observed, 0) - batch.observed.long()
         known = earlier > earlier[batch.samples.offsets[batch.step_sample]]
-        self.steps = Steps(previous, value, batch.observed, known, last, elapsed / interval)
+        gap = self._since(batch.time, previous)
+        self.steps = Steps(previous, gap / interval.median(), value, batch.observed, known, last, elapsed / interval)
         distinct, rank = torch.unique(batch.time, return_inverse=True)
         self.distinct, self.base = distinct, 2 * len(distinct) + 1
         self.keys = batch.step_sample.cpu() * self.base + 2 * rank + 1  # rising: sample, then time
@@ -106,17 +108,21 @@ class Past:
             value = value * observed
         last = torch.where(steps.observed, steps.value, steps.last)
         elapsed = torch.where(steps.observed, 0.0, steps.elapsed)
-        step_time = torch.cat([torch.zeros(1, dtype=torch.float64), self.batch.time])[previous.cpu() + 1]
-        since = (time - step_time).to(value.device, value.dtype)[:, None] / self.interval
-        none = (previous < 0)[:, None]
+        gap = self._since(time, previous)
         return Steps(
             previous,
+            gap / self.interval.median(),
             value,
             observed,
             torch.cat([nothing > 0, steps.known | steps.observed])[previous + 1],
             torch.cat([nothing, last])[previous + 1],
-            torch.cat([nothing, elapsed])[previous + 1] + since.masked_fill(none, 0.0),
+            torch.cat([nothing, elapsed])[previous + 1] + gap[:, None] / self.interval,
         )
+
+    def _since(self, time: Tensor, previous: Tensor) -> Tensor:
+        """(n,) the time since the previous timestamp; 0 where there is none."""
+        steps = torch.cat([torch.zeros(1, dtype=torch.float64), self.batch.time])[previous.cpu() + 1]
+        return times_like(time - steps, self.batch.value).masked_fill(previous < 0, 0.0)
 
     def run(self, step: Callable[..., Tensor], state: Tensor, inputs: Sequence[Tensor]) -> Tensor:
         """(s, ...) the state after each timestamp: state = step(state, *inputs of that timestamp).
