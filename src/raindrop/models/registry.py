@@ -6,10 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from raindrop.models.base import Model
+from raindrop.models.baselines.brits import BRITS, BRITSConfig
 from raindrop.models.baselines.dgm2 import DGM2, DGM2Config
+from raindrop.models.baselines.grin import GRIN, GRINConfig
 from raindrop.models.baselines.grud import GRUD, GRUDConfig
+from raindrop.models.baselines.grud_queries import GRUDQueries, GRUDQueryConfig
 from raindrop.models.baselines.ipnet import IPNet, IPNetConfig
 from raindrop.models.baselines.mtand import MTAND, MTANDConfig
+from raindrop.models.baselines.mtand_queries import MTANDQueries, MTANDQueryConfig
 from raindrop.models.baselines.mtgnn import MTGNN, MTGNNConfig
 from raindrop.models.baselines.odernn import ODERNN, ODERNNConfig
 from raindrop.models.baselines.query_trees import QueryTrees
@@ -204,8 +208,15 @@ QUERIES_TUNED: dict[str, dict[str, Any]] = {
     },
 }
 
+# Chosen on validation windows of AQI-36.
+RECURRENT_QUERIES: dict[str, Any] = QUERIES_TUNED["train"] | {"min_steps": 1000, "learning_rate": 3e-3}
+
 QUERY_MODELS: dict[str, Entry] = {
     "raindrop": Entry(RaindropQueries, QueryConfig, {"tuned": QUERIES_TUNED}),
+    "grud": Entry(GRUDQueries, GRUDQueryConfig, {"tuned": {"train": RECURRENT_QUERIES}}),
+    "mtand": Entry(MTANDQueries, MTANDQueryConfig, {"tuned": {"train": RECURRENT_QUERIES}}),
+    "brits": Entry(BRITS, BRITSConfig, {"tuned": {"train": RECURRENT_QUERIES}}),
+    "grin": Entry(GRIN, GRINConfig, {"tuned": {"train": RECURRENT_QUERIES}}),
     "mean": Entry(SensorMean, NoConfig, {"tuned": {}}),
     "last": Entry(LastValue, NoConfig, {"tuned": {}}),
     "linear": Entry(LinearInterpolation, NoConfig, {"tuned": {}}),

@@ -83,16 +83,21 @@ class GRUD(Model):
         running = torch.bincount(batch.rank).tolist()  # samples that have a t-th timestamp
         state = inputs.new_zeros(batch.num_samples, self.config.state_dim)
         ended: list[Tensor] = []
-        dim = self.config.state_dim
         for x, gamma in zip(*(torch.split(rows[by_step], running) for rows in (inputs, gamma_h)), strict=True):
             if len(x) < len(state):
                 ended.append(state[len(x) :])
                 state = state[: len(x)]
-            state = gamma * state  # Eq. 12
-            z, r = torch.sigmoid(torch.addmm(x[:, : 2 * dim], state, self.U_gates)).chunk(2, dim=1)  # Eq. 13-14
-            candidate = torch.tanh(torch.addmm(x[:, 2 * dim :], r * state, self.U))  # Eq. 15
-            state = torch.lerp(state, candidate, z)  # Eq. 16
+            state = advance(state, x, gamma, self.U_gates, self.U)
         return torch.cat([state, *reversed(ended)])[position]
+
+
+def advance(state: Tensor, x: Tensor, gamma: Tensor, U_gates: Tensor, U: Tensor) -> Tensor:
+    """Eq. 12-16: the next state (b, h) from inputs x (b, 3 h) of z, r and h~, and decays gamma (b, h)."""
+    dim = state.shape[1]
+    state = gamma * state  # Eq. 12
+    z, r = torch.sigmoid(torch.addmm(x[:, : 2 * dim], state, U_gates)).chunk(2, dim=1)  # Eq. 13-14
+    candidate = torch.tanh(torch.addmm(x[:, 2 * dim :], r * state, U))  # Eq. 15
+    return torch.lerp(state, candidate, z)  # Eq. 16
 
 
 def decay(x: Tensor) -> Tensor:

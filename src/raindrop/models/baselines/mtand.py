@@ -63,7 +63,7 @@ class MTAND(Model):
         super().__init__(config, spec)
         self.config, self.clock = config, Clock(spec, 1.0)
         self.register_buffer("references", self.clock.reference(config.references), persistent=False)
-        self.embed_time = TimeEmbedding(config)
+        self.embed_time = TimeEmbedding(config.heads, config.time_dim // config.heads, config.frequency)
         dim = config.time_dim // config.heads
         self.w = uniform(config.heads, dim, dim, bound=dim**-0.5)
         self.v = uniform(config.heads, dim, dim, bound=dim**-0.5)
@@ -102,11 +102,10 @@ class MTAND(Model):
 class TimeEmbedding(nn.Module):
     """Sec. 3.1: phi_h, one linear function of time and waves of learned frequency and phase: (s,) -> (s, h, i)."""
 
-    def __init__(self, config: MTANDConfig):
+    def __init__(self, heads: int, dim: int, frequency: float):
         super().__init__()
-        shape = (config.heads, config.time_dim // config.heads)
-        self.omega = uniform(*shape, bound=config.frequency)
-        self.alpha = uniform(*shape)
+        self.omega = uniform(heads, dim, bound=frequency)
+        self.alpha = uniform(heads, dim)
 
     def forward(self, time: Tensor) -> Tensor:
         angle = time[:, None, None] * self.omega + self.alpha

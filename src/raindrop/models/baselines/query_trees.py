@@ -43,7 +43,9 @@ class QueryTrees(Trees):
 
     def fit(self, training: BatchSource, validation: BatchSource | None, seed: int) -> list[dict[str, Any]]:
         self.interval.copy_(torch.from_numpy(typical_intervals(training.table)))
-        order = np.argsort(-correlations(training, len(self.interval)), axis=0, kind="stable")
+        correlation = correlations(training, len(self.interval))
+        np.fill_diagonal(correlation, -np.inf)  # the sensor itself comes last, also where few pairs are known
+        order = np.argsort(-correlation, axis=0, kind="stable")
         self.neighbours.copy_(torch.from_numpy(order[: self.neighbours.shape[1]].T.copy()))
         return super().fit(training, validation, seed)
 
@@ -73,7 +75,8 @@ class QueryTrees(Trees):
         queries = cast(Queries, batch.queries)
         series = Series(batch, self.interval, self.scales)
         own = Embedding.of(series.around(queries.sample, queries.sensor, queries.time, strict=True))
-        near = Embedding.of(series.around(queries.sample, self.neighbours[queries.sensor], queries.time))
+        alone = batch.num_sensors == 1  # then the only neighbour is the sensor itself
+        near = Embedding.of(series.around(queries.sample, self.neighbours[queries.sensor], queries.time, strict=alone))
         parts = [
             own.values - own.level,
             own.evidence,
