@@ -12,6 +12,7 @@ from raindrop.models.baselines.grin import GRIN, GRINConfig
 from raindrop.models.baselines.grud import GRUD, GRUDConfig
 from raindrop.models.baselines.grud_queries import GRUDQueries, GRUDQueryConfig
 from raindrop.models.baselines.ipnet import IPNet, IPNetConfig
+from raindrop.models.baselines.ipnet_queries import IPNetQueries, IPNetQueryConfig
 from raindrop.models.baselines.mtand import MTAND, MTANDConfig
 from raindrop.models.baselines.mtand_queries import MTANDQueries, MTANDQueryConfig
 from raindrop.models.baselines.mtgnn import MTGNN, MTGNNConfig
@@ -215,6 +216,7 @@ QUERY_MODELS: dict[str, Entry] = {
     "raindrop": Entry(RaindropQueries, QueryConfig, {"tuned": QUERIES_TUNED}),
     "grud": Entry(GRUDQueries, GRUDQueryConfig, {"tuned": {"train": RECURRENT_QUERIES}}),
     "mtand": Entry(MTANDQueries, MTANDQueryConfig, {"tuned": {"train": RECURRENT_QUERIES}}),
+    "ipnet": Entry(IPNetQueries, IPNetQueryConfig, {"tuned": {"train": RECURRENT_QUERIES}}),
     "brits": Entry(BRITS, BRITSConfig, {"tuned": {"train": RECURRENT_QUERIES}}),
     "grin": Entry(GRIN, GRINConfig, {"tuned": {"train": RECURRENT_QUERIES}}),
     "mean": Entry(SensorMean, NoConfig, {"tuned": {}}),

@@ -31,7 +31,7 @@ from raindrop.models.baselines.query_steps import (
     QueryNetwork,
     QueryTimes,
     SensorLinear,
-    first_times,
+    time_in_sample,
 )
 from raindrop.models.layers import PaddedLayout, require_positive, times_like, uniform
 
@@ -135,7 +135,6 @@ class MTANDQueries(QueryNetwork):
 
     def keys(self, sample: Tensor, time: Tensor, batch: Batch, matrix: Tensor, layout: PaddedLayout) -> Tensor:
         """phi_h(t) times a matrix (h, i, j), for times (n,) of samples (n,): (b, n, h, j), padded."""
-        start = first_times(batch)
         unit = float(self.interval.median()) * self.config.window
-        phi = self.embed_time(times_like((time - start[sample.cpu()]) / unit, batch.value))
+        phi = self.embed_time(times_like(time_in_sample(batch, sample, time) / unit, batch.value))
         return layout.pad(torch.einsum("nhi,hij->nhj", phi, matrix))

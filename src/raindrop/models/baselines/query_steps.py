@@ -193,10 +193,11 @@ class QuantileHead(nn.Module):
         return torch.cat([centre[:, None] - below, centre[:, None], centre[:, None] + above.cumsum(1)], dim=1)
 
 
-def first_times(batch: Batch) -> Tensor:
-    """(b,) the first timestamp of each sample, in double precision on the CPU; 0 without one."""
-    padded = torch.cat([batch.time, batch.time.new_zeros(1)])
-    return padded[batch.samples.offsets.cpu()].masked_fill(batch.samples.counts.cpu() == 0, 0.0)
+def time_in_sample(batch: Batch, sample: Tensor, time: Tensor) -> Tensor:
+    """(n,) times (n,) since the first timestamp of their samples (n,), double, on the CPU; 0 without a timestamp."""
+    first = torch.cat([batch.time, batch.time.new_zeros(1)])[batch.samples.offsets.cpu()]
+    sample = sample.cpu()
+    return (time - first[sample]).masked_fill(batch.samples.counts.cpu()[sample] == 0, 0.0)
 
 
 def own(x: Tensor, queries: Queries) -> Tensor:
