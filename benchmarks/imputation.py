@@ -226,6 +226,8 @@ def picture(rows: list[dict[str, Any]], path: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
+    matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text
+    matplotlib.rcParams["svg.hashsalt"] = "raindrop"
     import matplotlib.pyplot as plt
 
     labels = {"raindrop": "Raindrop", "no-messages": "Raindrop without messages", "linear": "linear interpolation"}
@@ -244,7 +246,7 @@ def picture(rows: list[dict[str, Any]], path: Path) -> None:
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False)
     axes.set_title("Air quality, 36 stations: filling the published gaps")
-    figure.savefig(path)
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
 def main() -> None:
