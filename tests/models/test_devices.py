@@ -8,11 +8,13 @@ import pytest
 import torch
 from other_device import Elsewhere, call_elsewhere, other_device
 
-from raindrop.batch.batch import Batch
+from raindrop.batch.batch import Batch, Queries
 from raindrop.config import make
-from raindrop.models.base import DirectModel
+from raindrop.models.base import DataSpec, DirectModel
+from raindrop.models.baselines.query_steps import QueryNetwork
 from raindrop.models.blend import Blend
-from raindrop.models.registry import MODELS
+from raindrop.models.registry import MODELS, QUERY_MODELS
+from raindrop.tasks.readings import ReadingsAt
 
 NETWORKS = [
     (name, entry.presets[preset].get("model", {}), preset)
@@ -65,6 +67,28 @@ def test_the_penalty_on_another_device_equals_that_on_the_cpu(name, settings, ta
     with other_device():
         penalty = call_elsewhere(model, elsewhere(batch)).penalty
     torch.testing.assert_close(penalty.wrapped, expected)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, entry in QUERY_MODELS.items() if issubclass(entry.model, QueryNetwork)]
+)
+@pytest.mark.parametrize("training", [False, True])
+def test_answers_to_queries_on_another_device_equal_those_on_the_cpu(name, training, table, batch):
+    entry, q = QUERY_MODELS[name], torch.arange(40)
+    torch.manual_seed(0)
+    settings = entry.presets["tuned"].get("model", {})
+    if "dropout" in entry.config.__dataclass_fields__:
+        settings = settings | {"dropout": 0.0}  # the two runs would drop different inputs
+    spec = DataSpec(table.sensors, ReadingsAt(table.sensors), batch.statics.shape[1])
+    model = entry.model(make(entry.config, settings), spec).train(training)
+    queries = Queries(q % 12, q % 6, torch.cat([torch.linspace(-1, 51, 30, dtype=torch.float64), batch.time[:10]]))
+    with torch.no_grad():
+        expected = model(replace(batch, queries=queries))
+    moved = replace(elsewhere(batch), queries=Queries(Elsewhere(q % 12), Elsewhere(q % 6), queries.time))
+    with other_device():
+        output = call_elsewhere(model, moved)
+    torch.testing.assert_close(output.scores.wrapped, expected.scores)
+    torch.testing.assert_close(output.penalty.wrapped, expected.penalty)
 
 
 def test_the_other_device_refuses_what_a_real_one_refuses():

@@ -19,8 +19,9 @@ from raindrop.table.time_columns import SECONDS
 class Imputer(ReadingsEstimator):
     """Fill gaps: the value of any sensor at any time within a sample, from all readings around it.
 
-    model: "raindrop", or a baseline ("linear", "last", "mean", "nearest"). The other arguments are those of
-    `Classifier`. No labels are needed. A table may hold thousands of short samples or one long series.
+    model: "raindrop", or a baseline: a network ("grud", "mtand", "ipnet", "brits", "grin"), "trees", or a simple rule
+    ("linear", "last", "mean", "nearest"). The other arguments are those of `Classifier`. No labels are needed. A table
+    may hold thousands of short samples or one long series.
     """
 
     def __init__(
