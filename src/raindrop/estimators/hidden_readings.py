@@ -41,6 +41,16 @@ def with_known_sensors(estimator: ReadingsEstimator, table: EventTable) -> Event
     return table if known.all() else table.where(known)
 
 
+def typical_block(estimator: ReadingsEstimator, table: EventTable) -> float:
+    """How long a block is hidden where no length is given, in the table's unit."""
+    return float(f"{BLOCK * float(np.median(intervals_of(estimator, table))):.3g}")
+
+
+def intervals_of(estimator: ReadingsEstimator, table: EventTable) -> NDArray[np.float64]:
+    """(sensors of training,) the typical time between two readings, in the table's unit."""
+    return estimator.interval_ * (SECONDS[estimator.time_unit_] / SECONDS[table.time_unit])
+
+
 def hide_in_gaps(
     imputer: Imputer,
     table: EventTable,
@@ -52,9 +62,7 @@ def hide_in_gaps(
 ) -> Iterator[Scenario]:
     """Single readings, blocks and whole sensors hidden; one of each where none is given."""
     if not (readings or blocks or sensors):
-        typical = float(np.median(imputer.interval_)) * SECONDS[imputer.time_unit_] / SECONDS[table.time_unit]
-        readings, blocks = (0.1,), (float(f"{BLOCK * typical:.3g}"),)
-        sensors = (0.1,) if len(table.sensors) > 1 else ()
+        readings, blocks, sensors = (0.1,), (typical_block(imputer, table),), (0.1,) if len(table.sensors) > 1 else ()
     for share in readings:
         yield Scenario(f"{share:.0%} of all readings", *hold_out_readings(table, share, seed=seed))
     for length in blocks:

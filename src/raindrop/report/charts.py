@@ -32,7 +32,7 @@ def all_charts(report: Report) -> dict[str, Any]:
         title = report.view.task.metrics[metric].title if metric else ""
         drawn["chart-history"] = history_chart(report.history, metric, title)
     if report.section is not None:
-        drawn |= {element: _drawn(chart) for element, chart in report.section.charts.items()}
+        drawn |= {element: draw(chart) for element, chart in report.section.charts.items()}
     if report.scores:
         drawn["chart-robustness"] = _robustness(report)
     if report.graph_views:
@@ -65,7 +65,7 @@ def base_chart(*, height: int, x: str = "", y: str = "", **more: Any) -> Any:
     return chart
 
 
-def _drawn(content: Chart) -> Any:
+def draw(content: Chart) -> Any:
     """A chart of the task's view; each series has its own colour."""
     ranges = {}
     if content.unit_square:

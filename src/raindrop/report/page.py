@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -14,7 +12,7 @@ from bokeh.resources import Resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from numpy.typing import NDArray
 
-from raindrop.files import to_json, write_text
+from raindrop.files import to_json
 from raindrop.graphs.graph import SensorGraphs
 from raindrop.report.cases import Case
 from raindrop.report.charts import PALETTE, all_charts
@@ -24,12 +22,6 @@ from raindrop.report.numbers import digits, percent_text, static_text
 from raindrop.report.tasks import TaskView
 
 MAX_EDGES_PER_SAMPLE = 100  # a plot with more is unreadable
-
-
-def write_page(report: Report, path: str | os.PathLike[str]) -> Path:
-    """Write the page, atomically."""
-    write_text(path, page(report))
-    return Path(path)
 
 
 def page(report: Report) -> str:
