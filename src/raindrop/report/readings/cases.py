@@ -30,7 +30,7 @@ DRAWN_SENDERS = 3  # whose readings are shown too, and which are named at each v
 
 @dataclass(frozen=True, eq=False)
 class Gap:
-    """A time without visible readings of a sensor."""
+    """A time without visible readings of a sensor; it may begin before the case and end after it."""
 
     start: float
     stop: float
@@ -95,18 +95,24 @@ def gap_cases(
     kind: str = "",
     truth: pl.DataFrame | None = None,
     ahead: tuple[Float64, Float64] | None = None,
+    sensors: Sequence[int] | None = None,
+    coverage: float = COVERAGE,
+    max_values: int = MAX_VALUES,
+    max_readings: int = MAX_READINGS,
 ) -> list[GapCase]:
     """What the page shows of these windows of a table.
 
     truth: hidden readings (sample, time, sensor, value), where there are any. ahead: of a forecaster, the cutoff of
-    each sample and how far it can look.
+    each sample and how far it can look. sensors: which are shown of every window; its own and those with most missing
+    readings where not given. coverage: of the intervals.
     """
     if not windows:
         return []
-    reader = _Reader(estimator, table, truth, ahead)
+    reader = _Reader(estimator, table, truth, ahead, max_values, max_readings)
     asked: list[_Asked] = []
     for at, window in enumerate(windows):
-        asked += [each for sensor in reader.sensors(window) if (each := reader.asked(at, window, sensor)) is not None]
+        shown = reader.sensors(window) if sensors is None else sensors
+        asked += [each for sensor in shown if (each := reader.asked(at, window, sensor)) is not None]
     if not asked:
         return []
     ends = np.cumsum([len(each.time) for each in asked])
@@ -120,7 +126,7 @@ def gap_cases(
             "sensor": [names[each.sensor] for each in asked for _ in each.time],
         }
     )
-    answers = estimator.readings_at(table, queries, coverage=COVERAGE)
+    answers = estimator.readings_at(table, queries, coverage=coverage)
     weights = sender_weights(estimator, table, queries)
     cases = []
     for at, window in enumerate(windows):
@@ -189,8 +195,10 @@ class _Reader:
         table: EventTable,
         truth: pl.DataFrame | None,
         ahead: tuple[Float64, Float64] | None,
+        max_values: int,
+        max_readings: int,
     ):
-        self.table, self.ahead = table, ahead
+        self.table, self.ahead, self.max_values, self.max_readings = table, ahead, max_values, max_readings
         self.codes = estimator.scaler_.sensor_codes(table, ignore_unknown=True)
         self.observed = estimator.scaler_.observed
         self.interval = intervals_of(estimator, table)
@@ -249,8 +257,8 @@ class _Reader:
             inside = hidden <= end
         hidden, value = hidden[inside], value[inside]
         missing = missing[(missing >= window.start) & (missing <= window.stop)]
-        missing = missing[thin(len(missing), MAX_VALUES)]
-        kept = thin(len(hidden), MAX_VALUES)
+        missing = missing[thin(len(missing), self.max_values)]
+        kept = thin(len(hidden), self.max_values)
         times = np.concatenate([hidden[kept], missing])
         times, where = np.unique(times, return_index=True)
         if not len(times):
@@ -258,8 +266,8 @@ class _Reader:
         truth = np.concatenate([value[kept], np.full(len(missing), np.nan)])[where]
         after = np.searchsorted(edges, times, "left")  # times lie between edges[after - 1] and edges[after]
         ends = np.unique(np.clip(after, 1, len(edges) - 1))
-        gaps = [(max(edges[k - 1], window.start), min(edges[k], window.stop)) for k in ends.tolist()]
-        return _Asked(at, sensor, [(float(low), float(high)) for low, high in gaps], times, truth)
+        gaps = [(float(edges[k - 1]), float(edges[k])) for k in ends.tolist()]
+        return _Asked(at, sensor, gaps, times, truth)
 
     def drawn(
         self, window: Window, sensors: Sequence[int], senders: set[int]
@@ -269,7 +277,7 @@ class _Reader:
         result, thinned = {}, False
         for sensor in dict.fromkeys([*sensors, *sorted(senders)]):
             rows = np.flatnonzero(code == sensor)
-            kept = rows[thin(len(rows), MAX_READINGS)]
+            kept = rows[thin(len(rows), self.max_readings)]
             thinned |= len(kept) < len(rows)
             result[sensor] = (time[kept], value[kept])
         return result, thinned

@@ -15,12 +15,14 @@ from raindrop.report.charts import BLUE, INK, ORANGE, base_chart, draw, history_
 from raindrop.report.readings.content import ReadingsReport
 from raindrop.report.tasks import Chart, Series
 
+AXIS = 70  # pixels for the numbers left of a chart, so that times of two charts are below each other
+
 
 def all_charts(report: ReadingsReport) -> dict[str, Any]:
     """Every chart that the report has data for, by the id of its element on the page, as Bokeh JSON."""
     drawn: dict[str, Any] = {}
     if any("validation" in row or "loss" in row for row in report.history):
-        drawn["chart-history"] = history_chart(report.history, report.epoch_metric, "MAE, in standard deviations")
+        drawn["chart-history"] = history_chart(report.history, report.epoch_metric, "scaled MAE")
     if has_horizons(report):
         drawn["chart-horizons"] = _horizons(report)
     if report.cases:
@@ -52,6 +54,7 @@ def _case(report: ReadingsReport) -> Any:
         y="value",
         x_range=Range1d(start=0, end=1, name="case-x"),
         y_range=DataRange1d(range_padding=0.08),
+        min_border_left=AXIS,
     )
     gaps = ColumnDataSource({"left": [], "right": [], "alpha": []}, name="case-gaps")
     bands = ColumnDataSource({"xs": [], "ys": []}, name="case-bands")
@@ -89,6 +92,7 @@ def _senders(report: ReadingsReport) -> Any:
         x=f"time in {report.time_unit}",
         y="standard deviations",
         x_range=Range1d(start=0, end=1, name="senders-x"),
+        min_border_left=AXIS,
     )
     gap = ColumnDataSource({"left": [], "right": []}, name="senders-gap")
     lines = ColumnDataSource({"xs": [], "ys": [], "color": []}, name="senders-lines")

@@ -97,6 +97,8 @@ def report_on_readings(
     )
     if table is None:
         return base
+    if estimator.data_["fingerprint"] == table.fingerprint:
+        base = replace(base, notes=["The model was trained on this table; its errors on new readings may be larger."])
     table = with_known_sensors(estimator, table.measured())
     if not table.num_readings:
         raise DataError("The table has no readings, so there is nothing to report on.")
@@ -122,7 +124,7 @@ def _on_gaps(base: ReadingsReport, imputer: Imputer, table: EventTable, num_case
     typical = float(np.median(interval))
     codes = imputer.scaler_.sensor_codes(table, ignore_unknown=True)
     found = silent_periods(table, codes, np.where(imputer.scaler_.observed, interval, np.inf), seed)
-    notes, scores = [], []
+    notes, scores = list(base.notes), []
     each = -(-num_cases // 3)
     chosen = choose(table, found, typical, each, ("long gap", "random gap"), seed)
     cases = gap_cases(imputer, table, chosen)
@@ -157,7 +159,7 @@ def _on_forecasts(
 ) -> ReadingsReport:
     """Everything after the cutoff is hidden; errors up to some horizons."""
     longest = horizon_of(forecaster, table)
-    notes = []
+    notes = list(base.notes)
     if forecaster.cutoff is None and len(table) < FEW_SAMPLES:
         table, number = at_several_cutoffs(table, longest)
         if number > 1:

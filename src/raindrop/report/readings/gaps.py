@@ -16,6 +16,7 @@ Float64 = NDArray[np.float64]
 MAX_SERIES = 5_000_000  # samples x sensors that are searched for gaps
 SHORT = 200  # typical intervals: a sample up to this long is shown as a whole
 PIECE = 48  # typical intervals: hidden readings this close together are one gap
+FEW = 3  # hidden readings: one reading that is far off is not a case yet
 CONTEXT = 24  # typical intervals that are shown before and after a gap
 LONG = 400  # typical intervals: of a longer gap, its beginning is shown
 MAX_TRIES = 20_000  # candidates that are looked at
@@ -79,7 +80,7 @@ def silent_periods(table: EventTable, codes: NDArray[np.int64], interval: Float6
 
 
 def hidden_periods(comparison: Comparison, interval: float) -> Candidates:
-    """Hidden readings of one sensor that lie close together; the score is their mean scaled error."""
+    """Hidden readings of one sensor that lie close together; the score is their mean scaled error, less for few."""
     sample, time = comparison.queries.sample, comparison.queries.time
     piece = np.floor(time / (PIECE * interval)).astype(np.int64)
     rows, inverse = np.unique(np.stack([sample, comparison.sensor, piece]), axis=1, return_inverse=True)
@@ -88,7 +89,7 @@ def hidden_periods(comparison: Comparison, interval: float) -> Candidates:
     start, stop = np.full(len(number), np.inf), np.full(len(number), -np.inf)
     np.minimum.at(start, inverse, time)
     np.maximum.at(stop, inverse, time)
-    error = np.bincount(inverse, np.abs(comparison.error) / comparison.scale) / number
+    error = np.bincount(inverse, np.abs(comparison.error) / comparison.scale) / np.maximum(number, FEW)
     return Candidates(rows[0], rows[1], start, stop, error)
 
 

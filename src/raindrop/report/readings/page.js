@@ -1,6 +1,7 @@
 const FOLD = 40;  // rows of a long table that are shown at first
 const state = { scenario: 0, unfolded: false, case: 0, sensor: 0, gap: 0 };
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
+const precise = (x) => (Math.abs(x) >= 1e-3 && Math.abs(x) < 999.5 ? x.toPrecision(3) : formatted(x)).replace("-", "−");
 const intervalText = (low, high) => (low === null || high === null ? "unknown" : `${withMinus(low)} to ${withMinus(high)}`);
 
 // A time has as many digits as tell it from others nearby.
@@ -38,9 +39,9 @@ function showErrors() {
       track.append(mark);
     }
     cell.append(track);
-    row.append(head, cell, element("td", formatted(scenario.scaled[at]), "number"),
-      element("td", scenario.baseline[at] === null ? "–" : formatted(scenario.baseline[at]), "number"),
-      element("td", withMinus(scenario.mae[at]), "number"),
+    row.append(head, cell, element("td", precise(scenario.scaled[at]), "number"),
+      element("td", scenario.baseline[at] === null ? "–" : precise(scenario.baseline[at]), "number"),
+      element("td", precise(scenario.mae[at]), "number"),
       ...scenario.coverage.map((share) => element("td", percent(share[at]), "number extra")),
       element("td", scenario.count[at].toLocaleString("en"), "number extra"));
     return row;
@@ -59,7 +60,7 @@ function listCases() {
     const kind = each.kind || "Gaps of the table";
     if (!groups.has(kind)) { groups.set(kind, element("optgroup")); groups.get(kind).label = kind; }
     state.case = at;
-    const option = element("option", `${each.sample}, ${timeText(each.start)} to ${timeText(each.stop)}: ${data.sensors[each.filled[0].sensor]} (${each.reason})`);
+    const option = element("option", `${data.sensors[each.filled[0].sensor]} in ${each.sample}, ${timeText(each.start)} to ${timeText(each.stop)} (${each.reason})`);
     option.value = String(at);
     groups.get(kind).append(option);
   });
@@ -136,6 +137,7 @@ function showSensor() {
   model("case-filled").data = columns;
   model("case-truth").data = { time: known.map((n) => filled.time[n]), value: known.map((n) => filled.truth[n]) };
   byId("truth-key").hidden = !known.length;
+  byId("readings-key").hidden = !time.length;
   const unbounded = !filled.time.some((_, n) => bounded(n));
   byId("band-key").hidden = unbounded;
   byId("band-note").hidden = !unbounded;
@@ -155,13 +157,13 @@ function showGap() {
   const current = data.cases[state.case], filled = current.filled[state.sensor], listed = filled.listed[state.gap];
   const [start, stop, from, to] = filled.gaps[listed.gap];
   byId("gap").value = String(state.gap);
-  byId("case-title").textContent = `${data.sensors[filled.sensor]} in ${current.sample}`;
+  byId("case-title").textContent = `${data.sensors[filled.sensor]} in ${current.sample}${current.kind && current.kind !== "Forecast" ? ` (${current.kind.toLowerCase()})` : ""}`;
   const at = Array.from({ length: to - from }, (_, n) => from + n);
   const known = filled.truth ? at.filter((n) => filled.truth[n] !== null) : [];
   const inside = known.filter((n) => filled.low[n] !== null && filled.low[n] <= filled.truth[n] && filled.truth[n] <= filled.high[n]);
   const error = known.reduce((sum, n) => sum + Math.abs(filled.value[n] - filled.truth[n]), 0) / known.length;
   fill(byId("case-facts"), [
-    fact(current.kind || "Gap of the table", current.reason),
+    fact("Chosen as", current.reason),
     fact("From", `${timeText(start)} ${data.unit}`), fact("Length", `${formatted(stop - start)} ${data.unit}`),
     fact("Values", String(at.length)),
     ...(known.length ? [fact("Hidden readings", String(known.length)), fact("MAE", `${formatted(error)} (${formatted(error / data.scale[filled.sensor])} scaled)`)] : []),
@@ -190,7 +192,7 @@ function showSenders(current, filled, listed, start, stop) {
   byId("senders-note").textContent = senders.length
     ? `Mean attention over the values of the gap. These ${senders.length} have ${percent(Math.min(total, 1))} of it; all together have at most 100 %.`
     : "No other sensor informed these values: none has readings nearby.";
-  byId("sender-card").hidden = !drawn.length;
+  byId("sender-part").hidden = !drawn.length;
   const lines = { xs: [], ys: [], color: [] }, dots = { time: [], scaled: [], value: [], color: [], sensor: [] };
   for (const [sensor] of drawn) {
     const [time, value] = current.readings[sensor], scaled = value.map((x) => (x - data.mean[sensor]) / data.scale[sensor]);
@@ -208,7 +210,7 @@ function showSenders(current, filled, listed, start, stop) {
     swatch.style.background = colourOf(sensor);
     entry.append(swatch, data.sensors[sensor]);
     return entry;
-  }));
+  }).concat(element("span", "in standard deviations from their training means")));
 }
 
 // ------------------------------------------------------------------ start

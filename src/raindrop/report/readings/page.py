@@ -16,10 +16,18 @@ from raindrop.report.readings.charts import all_charts, has_horizons
 from raindrop.report.readings.content import ReadingsReport
 from raindrop.report.readings.scores import ScenarioScore
 
+
+def error_text(value: float) -> str:
+    """An error with three significant digits, but all digits before the point."""
+    if not 1e-3 <= abs(value) < 999.5:
+        return quantity_text(value)
+    return f"{value:#.3g}".rstrip(".")
+
+
 HISTORY = {"mae": "MAE, in standard deviations", "rmse": "RMSE, in standard deviations"}
 METRICS = {
-    "mae": ("MAE", quantity_text),
-    "rmse": ("RMSE", quantity_text),
+    "mae": ("MAE", error_text),
+    "rmse": ("RMSE", error_text),
     "standardised_mae": ("Scaled MAE", share_text),
     "coverage_80": ("In 80 %", lambda share: f"{100 * share:.1f} %"),
     "coverage_95": ("In 95 %", lambda share: f"{100 * share:.1f} %"),
