@@ -82,9 +82,7 @@ def _chosen(
         known = scaler.observed_sensors
         for name in sensors:
             if name not in known:
-                raise DataError(
-                    f"Sensor '{name}' has no training reading, so it cannot be filled; {suggest(name, known)}"
-                )
+                raise DataError(f"Sensor '{name}' was not read in training; {suggest(name, known)}")
         return [scaler.sensors.index(name) for name in sensors]
     codes = scaler.sensor_codes(one, ignore_unknown=True)
     if isinstance(estimator, Forecaster):

@@ -39,8 +39,8 @@ function showErrors() {
       track.append(mark);
     }
     cell.append(track);
-    row.append(head, cell, element("td", precise(scenario.scaled[at]), "number"),
-      element("td", scenario.baseline[at] === null ? "–" : precise(scenario.baseline[at]), "number"),
+    row.append(head, cell, element("td", scenario.scaled[at].toFixed(3), "number"),
+      element("td", scenario.baseline[at] === null ? "–" : scenario.baseline[at].toFixed(3), "number"),
       element("td", precise(scenario.mae[at]), "number"),
       ...scenario.coverage.map((share) => element("td", percent(share[at]), "number extra")),
       element("td", scenario.count[at].toLocaleString("en"), "number extra"));

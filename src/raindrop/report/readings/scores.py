@@ -12,6 +12,7 @@ from raindrop.estimators.hidden_readings import Comparison, Scenario, compare
 from raindrop.estimators.readings import ReadingsEstimator
 
 MAX_CELLS = 20_000_000  # compared readings x sensors, so that a report on 1,000 sensors takes minutes, not hours
+MIN_COMPARED = 1000  # readings that are compared however many sensors there are
 BASELINES = {"linear": "linear interpolation", "last": "last value", "mean": "mean of the sensor"}
 
 
@@ -50,7 +51,7 @@ def limited(scenario: Scenario, num_sensors: int, seed: int) -> Scenario:
 
     They are drawn at random. All hidden readings stay hidden.
     """
-    most = max(1000, MAX_CELLS // max(num_sensors, 1))
+    most = max(MIN_COMPARED, MAX_CELLS // max(num_sensors, 1))
     if len(scenario.truth) <= most:
         return scenario
     rows = np.sort(np.random.default_rng(seed).choice(len(scenario.truth), most, replace=False))
