@@ -91,6 +91,18 @@ def test_of_very_many_hidden_readings_some_are_compared(imputer, table, monkeypa
     assert all(score.compared == 20 < score.hidden for score in limited.scores)
 
 
+def test_of_a_very_large_table_some_stretches_are_looked_at(imputer, monkeypatch):
+    for name, value in {"MAX_CELLS": 1, "MIN_COMPARED": 100, "MIN_STRETCHES": 3, "MAX_SEEN": 1}.items():
+        monkeypatch.setattr(scores, name, value)
+    long = wave_table(1, readings=4000, hours=4000.0, seed=4)
+    scenario = next(hide_in_gaps(imputer, long))
+    few = scores.limited(scenario, 3, 1.0, seed=0)
+    assert len(few.truth) == 100
+    assert few.truth.join(scenario.truth, on=few.truth.columns, how="semi").height == 100
+    assert few.visible is scenario.visible
+    assert (few.truth["time"] / scores.STRETCH).floor().n_unique() == 3
+
+
 def test_a_model_without_validation_has_no_coverage(table):
     with pytest.warns(UserWarning, match="No validation"):
         unvalidated = Imputer("linear").fit(wave_table(1, readings=10))
@@ -102,6 +114,7 @@ def test_a_model_without_validation_has_no_coverage(table):
 def test_filled_readings_are_not_taken_for_the_truth(report, imputer, table):
     again = report_on_readings(imputer, imputer.fill(table), cases=3)
     assert [score.metrics for score in again.scores] == [score.metrics for score in report.scores]
+    assert not again.cases[0].kind  # its gaps are still gaps
 
 
 def test_what_cannot_be_hidden_is_a_sentence(imputer, table):

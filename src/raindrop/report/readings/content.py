@@ -144,7 +144,7 @@ def _on_gaps(base: ReadingsReport, imputer: Imputer, table: EventTable, num_case
         except DataError as error:
             notes.append(f"Hiding {next(iter(options))} was not possible. {error}")
             continue
-        comparisons = compare_models(models, limited(scenario, len(base.sensors), seed))
+        comparisons = compare_models(models, limited(scenario, len(base.sensors), typical, seed))
         scores.append(score(scenario.title, len(scenario.truth), comparisons))
         if has_cases:
             periods = hidden_periods(comparisons[next(iter(models))], typical)
@@ -176,7 +176,8 @@ def _on_forecasts(
     except DataError as error:
         return replace(base, notes=[*notes, f"There is nothing to compare forecasts with. {error}"])
     models = _with_baselines(forecaster, ("last", "mean"))
-    comparisons = compare_models(models, limited(scenario, len(base.sensors), seed))
+    typical = float(np.median(intervals_of(forecaster, table)))
+    comparisons = compare_models(models, limited(scenario, len(base.sensors), typical, seed))
     own = comparisons[next(iter(models))]
     ahead = own.queries.time - cutoff[own.queries.sample]
     all_ahead = _ahead(scenario, cutoff)
@@ -188,7 +189,6 @@ def _on_forecasts(
             hidden = int((all_ahead <= horizon * (1 + 1e-9)).sum())
             title = f"up to {horizon:g} {table.time_unit} ahead"
             scores.append(score(title, hidden, {name: each[within] for name, each in comparisons.items()}, horizon))
-    typical = float(np.median(intervals_of(forecaster, table)))
     periods = hidden_periods(own, typical)
     windows: list[Window] = []
     for window in choose(scenario.visible, periods, typical, num_cases, ("large error", "random sample"), seed):

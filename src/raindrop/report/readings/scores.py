@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from raindrop.estimators.hidden_readings import Comparison, Scenario, compare
@@ -13,6 +14,8 @@ from raindrop.estimators.readings import ReadingsEstimator
 
 MAX_CELLS = 20_000_000  # compared readings x sensors, so that a report on 1,000 sensors takes minutes, not hours
 MIN_COMPARED = 1000  # readings that are compared however many sensors there are
+STRETCH = 128  # typical intervals, about the window of a model
+MIN_STRETCHES, MAX_SEEN = 16, 2_000_000  # of a very large table: stretches, and readings in them
 BASELINES = {"linear": "linear interpolation", "last": "last value", "mean": "mean of the sensor"}
 
 
@@ -46,15 +49,24 @@ class ScenarioScore:
     """How far ahead it looks; 0 where that has no meaning."""
 
 
-def limited(scenario: Scenario, num_sensors: int, seed: int) -> Scenario:
+def limited(scenario: Scenario, num_sensors: int, interval: float, seed: int) -> Scenario:
     """The scenario with so few hidden readings to compare that a large table is reported on in minutes.
 
-    They are drawn at random. All hidden readings stay hidden.
+    They are drawn at random from some stretches of the samples, so that not every reading of the table is looked at.
+    All hidden readings stay hidden. interval: the typical time between readings.
     """
     most = max(MIN_COMPARED, MAX_CELLS // max(num_sensors, 1))
     if len(scenario.truth) <= most:
         return scenario
-    rows = np.sort(np.random.default_rng(seed).choice(len(scenario.truth), most, replace=False))
+    rng = np.random.default_rng(seed)
+    stretches = pl.struct("sample", (pl.col("time") / (STRETCH * interval)).floor())
+    stretch = scenario.truth.select(stretches.rank("dense").cast(pl.Int64) - 1).to_series().to_numpy()
+    number = int(stretch.max()) + 1
+    seen = min(number, max(MIN_STRETCHES, int(MAX_SEEN * number / max(scenario.visible.num_readings, 1))))
+    chosen = np.zeros(number, dtype=bool)
+    chosen[rng.choice(number, seen, replace=False)] = True
+    rows = np.flatnonzero(chosen[stretch])
+    rows = np.sort(rng.choice(rows, min(most, len(rows)), replace=False))
     return Scenario(scenario.title, scenario.visible, scenario.truth[rows])
 
 
