@@ -71,6 +71,13 @@ def test_the_python_example_on_imputation_runs(tmp_path, monkeypatch):
     assert (tmp_path / "forecasts.parquet").exists()
 
 
+def test_the_plots_of_the_page_on_imputation_are_drawn(tmp_path, monkeypatch):
+    code = re.findall(r"```python\n(.*?)```", IMPUTATION, re.S)[1]
+    monkeypatch.chdir(tmp_path)
+    exec(code, {"imputer": raindrop.Imputer(config=QUICK).fit(wave_table()), "test": wave_table(5, seed=1)})
+    assert {path.name for path in tmp_path.iterdir()} == {"gaps.png", "hidden.png"}
+
+
 def test_the_gaps_and_forecasts_of_the_readme_run():
     code = re.findall(r"```python\n(.*?)```", README, re.S)[1].replace("Imputer()", "Imputer(config=QUICK)")
     code = code.replace("horizon=24", "horizon=6, config=QUICK")

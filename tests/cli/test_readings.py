@@ -275,9 +275,10 @@ MISTAKES = {
     "output below a file": ("impute train DATA --out DATA/table.json/run", "the folder cannot be created"),
     "predict an imputer": ("predict IMPUTER DATA --out OUT.csv", "fill gaps with 'raindrop impute apply"),
     "predict a forecaster": ("predict FORECASTER DATA --out OUT.csv", "apply it with 'raindrop forecast apply"),
-    "explain an imputer": ("explain IMPUTER DATA --out OUT.html", "the run holds an imputer; fill gaps with"),
-    "explain a forecaster": ("explain FORECASTER DATA --out OUT.html", "the run holds a forecaster; apply it with"),
-    "report an imputer": ("report IMPUTER --out OUT.html", "the run holds an imputer; fill gaps with"),
+    "explain an imputer": ("explain IMPUTER DATA --out OUT.html", "an imputer; write its report with 'raindrop report"),
+    "explain a forecaster": ("explain FORECASTER DATA --out OUT.html", "a forecaster; write its report with"),
+    "report as another file": ("report IMPUTER DATA --out OUT.pdf", "its name must end in .html"),
+    "report without cases": ("report IMPUTER DATA --out OUT.html --cases 0", "cases=0: a report shows at least one"),
     "forecast by an imputer": ("forecast apply IMPUTER DATA --every 1 --out OUT.csv", "the run holds an imputer"),
     "impute by a forecaster": ("impute apply FORECASTER DATA --out OUT", "the run holds a forecaster"),
     "horizons of an imputer": ("evaluate IMPUTER DATA --horizons 3", "--horizons has no effect with an imputer"),
@@ -307,6 +308,23 @@ def test_a_mistake_is_one_message_and_leaves_nothing(
     assert "Traceback" not in errors
     assert len(errors.splitlines()) <= 2
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["imputer", "forecaster"])
+def test_a_report_on_the_test_samples_or_on_the_run_alone(
+    kind: str, ask: Ask, data: Path, imputer: Path, forecaster: Path, tmp_path: Path
+) -> None:
+    run = {"imputer": imputer, "forecaster": forecaster}[kind]
+    code, shown, errors = ask("report", run, data, "--out", tmp_path / "page.html", "--cases", 3)
+    assert (code, errors) == (0, "")
+    assert f"wrote the report to {tmp_path / 'page.html'}" in shown
+    page = (tmp_path / "page.html").read_text()
+    assert f"<title>{kind} on data</title>" in page
+    assert "2 samples with 120 readings" in page
+    code, shown, errors = ask("report", run, "--out", tmp_path / "run.html")
+    assert (code, errors) == (0, "")
+    assert f"raindrop report {run} DATA --out run.html" in shown
+    assert 'id="cases"' not in (tmp_path / "run.html").read_text()
 
 
 @pytest.mark.parametrize("command", ["impute train", "impute apply", "forecast train", "forecast apply"])

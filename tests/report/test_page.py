@@ -212,3 +212,10 @@ def test_report_writes_into_the_run_and_not_twice(folders, capsys):
     with pytest.raises(SystemExit):
         main(["report", str(folders / "run1")])
     assert "exists already" in capsys.readouterr().err
+
+
+def test_report_on_data_of_a_classifier_names_the_command_for_it(folders, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["report", str(folders / "run1"), str(folders / "data"), "--out", str(tmp_path / "r.html")])
+    assert f"'raindrop explain {folders / 'run1'} {folders / 'data'} --out report.html'" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

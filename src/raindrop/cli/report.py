@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 from rich.markup import escape
 
-from raindrop.cli.samples import console, drop_unlabelled, labelled_samples, load_run, select_run_part
+from raindrop.cli.samples import (
+    console,
+    drop_unlabelled,
+    labelled_samples,
+    load_run,
+    read_table,
+    select_run_part,
+)
 from raindrop.cli.train import Words, read_for
+from raindrop.errors import ConfigError
 
 if TYPE_CHECKING:  # torch and polars load only when a command needs them
     from raindrop.estimators import SampleEstimator
@@ -50,7 +58,9 @@ def explain(
     from raindrop.report import check_report_path, report_on, write_report
 
     check_report_path(out)
-    estimator = load_run(run, "samples").set_params(unknown_sensors=unknown_sensors)
+    estimator = load_run(run, "samples", otherwise=f"raindrop report {run} {data} --out {out}").set_params(
+        unknown_sensors=unknown_sensors
+    )
     other_seeds = [load_run(other, "samples").set_params(unknown_sensors=unknown_sensors) for other in seeds]
     table = read_for(estimator, data, label)
     chosen = drop_unlabelled({"test": select_run_part(table, run, part)}, list(estimator.task_.labels))["test"]
@@ -75,23 +85,63 @@ def explain(
     console.print(f"wrote the report to {escape(str(out))}; open it in any browser")
 
 
-def report(run: Path, *, out: Path | None = None) -> None:
-    """Write an HTML report of a run without data: its model card, settings and training history.
+def report(
+    run: Path,
+    data: Path | None = None,
+    *,
+    out: Path | None = None,
+    part: Literal["auto", "all", "train", "val", "test"] = "auto",
+    cases: int = 24,
+    unknown_sensors: Literal["error", "ignore"] = "error",
+    seed: int = 0,
+) -> None:
+    """Write an HTML report of a run: its model card, settings and training history.
+
+    Of an imputer or a forecaster, and with data, also errors on hidden readings, and gaps with the values they were
+    filled with. For other runs, `raindrop explain` takes data.
 
     Args:
-        run: folder that `raindrop train` wrote.
+        run: folder that `raindrop train`, `impute train` or `forecast train` wrote.
+        data: folder with the table, for an imputer or a forecaster.
         out: the page; report.html in the run's folder where not given. Must not exist yet.
+        part: which samples; auto takes the test samples of the run's own split where the table has them, else all.
+        cases: how many gaps or forecasts can be selected on the page.
+        unknown_sensors: readings of sensors that training never saw are an error, or ignored.
+        seed: of what is hidden and of the choice of cases.
     """
-    from raindrop.report import check_report_path, report_on_run, write_report
+    from raindrop.estimators import load
+    from raindrop.estimators.readings import ReadingsEstimator
+    from raindrop.report import check_report_path, report_on_readings, report_on_run, write_report
 
     path = run / "report.html" if out is None else out
-    estimator = load_run(run, "samples")
+    estimator = load(run).set_params(unknown_sensors=unknown_sensors)
     check_report_path(path)
-    write_report(report_on_run(estimator, title=f"{', '.join(estimator.task_.labels)}: {run.resolve().name}"), path)
+    name = run.resolve().name
+    if isinstance(estimator, ReadingsEstimator):
+        if data is None:
+            write_report(report_on_readings(estimator, title=name), path)
+            more = f"for errors and gaps: raindrop report {run} DATA --out {path.name}"
+        else:
+            table = read_table(data, None, (), None)
+            chosen = select_run_part(table, run, part)
+            notes = {"Samples": _which_samples(run, part, len(table) - len(chosen)), **_conversion_notes(data)}
+            with console.status("hiding readings and filling gaps ..."):
+                content = report_on_readings(
+                    estimator, chosen, notes=notes, cases=cases, seed=seed, title=f"{name} on {data.resolve().name}"
+                )
+            write_report(content, path)
+            more = "open it in any browser"
+    else:
+        if data is not None:
+            raise ConfigError(
+                f"{run}: the run holds a model for {estimator.task_.name}; its report on data is written by "
+                f"'raindrop explain {run} {data} --out report.html'."
+            )
+        labels = ", ".join(estimator.task_.labels)
+        write_report(report_on_run(estimator, title=f"{labels}: {name}"), path)
+        more = f"for metrics, graphs and samples: raindrop explain {run} DATA --out {path.name}"
     console.print(f"wrote the report to {escape(str(path))}")
-    console.print(
-        f"for metrics, graphs and samples: raindrop explain {escape(str(run))} DATA --out {escape(str(path.name))}"
-    )
+    console.print(escape(more))
 
 
 def _which_samples(run: Path, part: str, left_out: int) -> str:

@@ -20,8 +20,11 @@ if TYPE_CHECKING:  # torch and polars load only when a command needs them
 console = Console(soft_wrap=True, highlight=False)
 
 
-def load_run(run: Path, kind: Literal["samples", "imputer", "forecaster"]) -> Any:
-    """The estimator that a run holds; where it is of another kind, an error names the command for it."""
+def load_run(run: Path, kind: Literal["samples", "imputer", "forecaster"], *, otherwise: str = "") -> Any:
+    """The estimator that a run holds; where it is of another kind, an error names the command for it.
+
+    otherwise: that command, where it is not the one that applies the run.
+    """
     from raindrop.estimators import Forecaster, Imputer, SampleEstimator, load
 
     estimator = load(run)
@@ -35,6 +38,8 @@ def load_run(run: Path, kind: Literal["samples", "imputer", "forecaster"]) -> An
     else:
         task = estimator.task_.name
         holds, command = f"a model for {task}", f"apply it with 'raindrop predict {run} DATA --out predictions.parquet'"
+    if otherwise:
+        raise ConfigError(f"{run}: the run holds {holds}; write its report with '{otherwise}'.")
     raise ConfigError(f"{run}: the run holds {holds}; {command}, or evaluate it with 'raindrop evaluate {run} DATA'.")
 
 

@@ -103,18 +103,7 @@ class ReadingsEstimator(Estimator):
         Readings of the table at the same sample, sensor and time are hidden from the model. MAE and RMSE are over all
         readings in their own units, the standardised ones are means over sensors in units of a standard deviation.
         """
-        table = self._with_all_sensors(X)
-        frame = to_polars(truth, "truth")
-        require_columns(frame, {"value": "value"}, "truth")
-        queries = QueryTable.from_frame(table, frame)
-        value = frame["value"].cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy()
-        if not np.isfinite(value).all():
-            wrong = np.flatnonzero(~np.isfinite(value))
-            raise DataError(
-                f"truth: {format_count(len(wrong), len(value), 'rows')} have no finite value (first: row "
-                f"{wrong[0] + 1:,}); leave them out."
-            )
-        answers = self._quantiles(self._checked_truth(replace(queries, table=_without(table, queries))))
+        queries, value, answers = self._answers_to(X, truth)
         codes = self._codes(queries)
         scale, mean = self.scaler_.scale[codes], self.scaler_.mean[codes]
         error = answers[:, len(self.task_.levels) // 2] * scale + mean - value
@@ -129,8 +118,38 @@ class ReadingsEstimator(Estimator):
                 metrics[f"coverage_{100 * coverage:.0f}"] = float(inside.mean())
         return metrics
 
+    def _answers_to(self, X: EventTable, truth: Any) -> tuple[QueryTable, NDArray[np.float64], NDArray[np.float32]]:
+        """The queries of known readings, their values, and (q, level) scaled answers without sight of them."""
+        table = self._with_all_sensors(X)
+        frame = to_polars(truth, "truth")
+        require_columns(frame, {"value": "value"}, "truth")
+        queries = QueryTable.from_frame(table, frame)
+        value = frame["value"].cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy()
+        if not np.isfinite(value).all():
+            wrong = np.flatnonzero(~np.isfinite(value))
+            raise DataError(
+                f"truth: {format_count(len(wrong), len(value), 'rows')} have no finite value (first: row "
+                f"{wrong[0] + 1:,}); leave them out."
+            )
+        return queries, value, self._quantiles(self._checked_truth(replace(queries, table=_without(table, queries))))
+
     def senders(self, X: EventTable, queries: Any) -> pl.DataFrame:
         """How much each sensor informed each query: sample, time, sensor, sender, weight; weights sum to at most 1."""
+        asked, weight = self._sender_weights(X, queries)
+        frame, names = asked.frame(), self.scaler_.sensors
+        every = frame[np.repeat(np.arange(len(frame)), len(names))]
+        sender = pl.Series(list(names) * len(frame), dtype=pl.String)
+        return every.with_columns(sender=sender, weight=pl.Series(weight.ravel())).filter(
+            pl.col("sender") != pl.col("sensor")
+        )
+
+    def sender_weights(self, X: EventTable, queries: Any) -> NDArray[np.float32]:
+        """The same as an array: (queries, sensors of training), 0 for the asked sensor itself."""
+        asked, weight = self._sender_weights(X, queries)
+        weight[np.arange(len(asked)), self._codes(asked)] = 0
+        return weight
+
+    def _sender_weights(self, X: EventTable, queries: Any) -> tuple[QueryTable, NDArray[np.float32]]:
         table = self._with_all_sensors(X)
         asked = self._checked(QueryTable.from_frame(table, queries))
         source = self._source(asked)
@@ -140,13 +159,7 @@ class ReadingsEstimator(Estimator):
                 if output.senders is None:
                     raise ConfigError(f"Model '{self.model}' with these settings passes no messages.")
                 parts.append(output.senders.cpu().numpy())
-        weight = source.in_asked_order(np.concatenate(parts))
-        frame, names = asked.frame(), self.scaler_.sensors
-        every = frame[np.repeat(np.arange(len(frame)), len(names))]
-        sender = pl.Series(list(names) * len(frame), dtype=pl.String)
-        return every.with_columns(sender=sender, weight=pl.Series(weight.ravel())).filter(
-            pl.col("sender") != pl.col("sensor")
-        )
+        return asked, source.in_asked_order(np.concatenate(parts))
 
     def _answer(self, queries: QueryTable, coverage: float) -> Readings:
         answers = self._quantiles(self._checked(queries))

@@ -1,4 +1,8 @@
-"""The report on a model as one HTML file (`report_on`, `write_report`), and plots for papers (`plots`)."""
+"""The report on a model as one HTML file, and plots for papers (`plots`).
+
+`report_on` is for estimators that predict labels or quantities of samples, `report_on_readings` for imputers and
+forecasters. `write_report` writes either.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +10,34 @@ import os
 from pathlib import Path
 
 from raindrop.errors import ConfigError, MissingExtraError
-from raindrop.files import refuse_to_overwrite
+from raindrop.files import refuse_to_overwrite, write_text
 from raindrop.report.content import Report, report_on, report_on_run
 from raindrop.report.graph_views import GraphView
+from raindrop.report.readings import ReadingsReport, report_on_readings
 from raindrop.report.tasks import Score
 
-__all__ = ["GraphView", "Report", "Score", "check_report_path", "report_on", "report_on_run", "write_report"]
+__all__ = [
+    "GraphView",
+    "ReadingsReport",
+    "Report",
+    "Score",
+    "check_report_path",
+    "report_on",
+    "report_on_readings",
+    "report_on_run",
+    "write_report",
+]
 
 
-def write_report(report: Report, path: str | os.PathLike[str]) -> Path:
+def write_report(report: Report | ReadingsReport, path: str | os.PathLike[str]) -> Path:
     """Write the report to a new HTML file, atomically."""
     check_report_path(path)
-    from raindrop.report.page import write_page
+    from raindrop.report import page
+    from raindrop.report.readings import page as readings_page
 
-    return write_page(report, path)
+    text = readings_page.page(report) if isinstance(report, ReadingsReport) else page.page(report)
+    write_text(path, text)
+    return Path(path)
 
 
 def check_report_path(path: str | os.PathLike[str]) -> None:

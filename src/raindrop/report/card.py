@@ -8,6 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from raindrop.estimators.base import Estimator
 from raindrop.estimators.samples import SampleEstimator
 from raindrop.report.tasks import TaskView
 from raindrop.table.event_table import EventTable
@@ -53,15 +54,7 @@ def card_of(
     """The card of a model; with a table, also of the samples it is reported on; with `graphs`, their limitations."""
     training, scaler = estimator.data_, estimator.scaler_
     first, last = training["window"]
-    parameters = sum(p.numel() for p in estimator.model_.parameters())
-    model: Rows = [
-        ("Task", estimator.task_.name),
-        ("Model", f"{estimator.model}, preset '{estimator.preset}'"),
-        ("Parameters", f"{parameters:,}" if parameters else "none (not trained by gradients)"),
-        ("Random seed", str(estimator.seed)),
-        ("Written by", f"raindrop {VERSION}"),
-        ("Run", estimator.identity_[:16]),
-    ]
+    model = model_rows(estimator)
     calibrate = estimator.get_params().get("calibrate", "none")  # not every estimator has probabilities
     if calibrate != "none":
         model.append(("Probabilities", f"calibrated on validation samples ({calibrate})"))
@@ -85,9 +78,23 @@ def card_of(
             dropped = ", ".join(f"{reason}: {number:,}" for reason, number in table.dropped.items())
             data.append(("Readings dropped when the table was built", dropped))
     data += list((notes or {}).items())
-    return Card(model, data, [*LIMITS, GRAPH_LIMIT] if graphs else LIMITS, _settings(estimator))
+    return Card(model, data, [*LIMITS, GRAPH_LIMIT] if graphs else LIMITS, setting_rows(estimator))
 
 
-def _settings(estimator: SampleEstimator) -> Rows:
+def model_rows(estimator: Estimator) -> Rows:
+    """Which model it is."""
+    parameters = sum(p.numel() for p in estimator.model_.parameters())
+    return [
+        ("Task", estimator.task_.name),
+        ("Model", f"{estimator.model}, preset '{estimator.preset}'"),
+        ("Parameters", f"{parameters:,}" if parameters else "none (not trained by gradients)"),
+        ("Random seed", str(estimator.seed)),
+        ("Written by", f"raindrop {VERSION}"),
+        ("Run", estimator.identity_[:16]),
+    ]
+
+
+def setting_rows(estimator: Estimator) -> Rows:
+    """All settings of the model and of its training."""
     groups = estimator.resolved()
     return [(f"{group}.{name}", str(value)) for group, values in groups.items() for name, value in values.items()]

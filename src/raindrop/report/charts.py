@@ -6,6 +6,7 @@ load MathJax from the network. Names are factors of an axis or text glyphs, whic
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,9 +28,11 @@ def all_charts(report: Report) -> dict[str, Any]:
     """Every chart that the report has data for, by the id of its element on the page, as Bokeh JSON."""
     drawn: dict[str, Any] = {}
     if any("validation" in row or "loss" in row for row in report.history):
-        drawn["chart-history"] = _history(report)
+        metric = report.epoch_metric
+        title = report.view.task.metrics[metric].title if metric else ""
+        drawn["chart-history"] = history_chart(report.history, metric, title)
     if report.section is not None:
-        drawn |= {element: _drawn(chart) for element, chart in report.section.charts.items()}
+        drawn |= {element: draw(chart) for element, chart in report.section.charts.items()}
     if report.scores:
         drawn["chart-robustness"] = _robustness(report)
     if report.graph_views:
@@ -43,7 +46,7 @@ def all_charts(report: Report) -> dict[str, Any]:
     return {element: json_item(chart) for element, chart in drawn.items()}
 
 
-def _base(*, height: int, x: str = "", y: str = "", **more: Any) -> Any:
+def base_chart(*, height: int, x: str = "", y: str = "", **more: Any) -> Any:
     """An empty chart: no toolbar, light grid, as wide as its element."""
     chart = figure(
         height=height, sizing_mode="stretch_width", toolbar_location=None, tools="", background_fill_color=None, **more
@@ -62,12 +65,12 @@ def _base(*, height: int, x: str = "", y: str = "", **more: Any) -> Any:
     return chart
 
 
-def _drawn(content: Chart) -> Any:
+def draw(content: Chart) -> Any:
     """A chart of the task's view; each series has its own colour."""
     ranges = {}
     if content.unit_square:
         ranges = {"x_range": Range1d(start=-0.01, end=1.01), "y_range": Range1d(start=-0.01, end=1.02)}
-    chart = _base(height=300, x=content.x, y=content.y, **ranges)
+    chart = base_chart(height=300, x=content.x, y=content.y, **ranges)
     for x, y in content.dashed:
         chart.line(x, y, color=MUTED, line_dash="dashed")
     for at, series in enumerate(content.series):
@@ -89,7 +92,7 @@ def _downsample(x: np.ndarray, y: np.ndarray, number: int = 400) -> tuple[list[f
 
 
 def _robustness(report: Report) -> Any:
-    chart = _base(height=300, x="sensors hidden, in %", y=next(iter(report.view.task.metrics.values())).title)
+    chart = base_chart(height=300, x="sensors hidden, in %", y=next(iter(report.view.task.metrics.values())).title)
     hidden = [100 * share for share in HIDDEN_SHARES]
     for at, score in enumerate(report.scores):
         color = PALETTE[at % len(PALETTE)]
@@ -101,15 +104,13 @@ def _robustness(report: Report) -> Any:
     return chart
 
 
-def _history(report: Report) -> Any:
-    metric = report.epoch_metric
-    chart = _base(
-        height=240, x="epoch", y=f"validation {report.view.task.metrics[metric].title}" if metric else "training loss"
-    )
+def history_chart(history: Sequence[Mapping[str, Any]], metric: str | None, title: str) -> Any:
+    """The validation metric by epoch; the training loss where no metric is given."""
+    chart = base_chart(height=240, x="epoch", y=f"validation {title}" if metric else "training loss")
     chart.xaxis.ticker = BasicTicker(desired_num_ticks=6, min_interval=1)
-    values = [row.get("validation", {}).get(metric) if metric else row.get("loss") for row in report.history]
+    values = [row.get("validation", {}).get(metric) if metric else row.get("loss") for row in history]
     kept = [at for at, value in enumerate(values) if value is not None]
-    x, y = [report.history[at].get("epoch", at + 1) for at in kept], [values[at] for at in kept]
+    x, y = [history[at].get("epoch", at + 1) for at in kept], [values[at] for at in kept]
     chart.line(x, y, color=ORANGE, line_width=2)
     chart.scatter(x, y, color=ORANGE, size=6)
     return chart
@@ -171,7 +172,7 @@ def _graph(name: str) -> Any:
 def _readings(report: Report) -> Any:
     """A row per sensor, a dot per reading; colour shows low or high values, size shows attention."""
     rows = FactorRange(factors=["-"], name="readings-sensors")
-    chart = _base(height=120 + 20 * len(report.sensors), x=f"time in {report.time_unit}", y_range=rows)
+    chart = base_chart(height=120 + 20 * len(report.sensors), x=f"time in {report.time_unit}", y_range=rows)
     chart.name = "readings-chart"
     chart.ygrid.grid_line_color = "#eef2f5"
     source = ColumnDataSource(
@@ -185,7 +186,7 @@ def _readings(report: Report) -> Any:
 
 def _sensor(report: Report) -> Any:
     """The readings of one sensor, in their own unit."""
-    chart = _base(height=200, x=f"time in {report.time_unit}", y="value")
+    chart = base_chart(height=200, x=f"time in {report.time_unit}", y="value")
     source = ColumnDataSource({"time": [], "value": []}, name="sensor")
     band = ColumnDataSource({"left": [], "right": [], "bottom": [], "top": []}, name="sensor-band")
     chart.quad("left", "right", "top", "bottom", color="#eef2f5", source=band)

@@ -1,10 +1,3 @@
-"use strict";
-// Everything from the data reaches the page through textContent or a Bokeh column, never as markup.
-const data = JSON.parse(document.getElementById("data").textContent);
-const charts = JSON.parse(document.getElementById("charts").textContent);
-const CLASS = "#b4531a", OTHERS = "#1f5f8b", INK = "#1a2433", FADED = "#c3ccd4";
-const byId = (id) => document.getElementById(id);
-const exists = (id) => byId(id) !== null;
 const width = data.sensors.length;
 const compares = data.groups.length > 1;  // the graphs of classes
 // What is selected on the page. `hidden` is a share in %, at first such that about two edges per sensor remain.
@@ -12,26 +5,6 @@ const state = {
   view: 0, code: data.main_group, hidden: Math.max(0, Math.round(200 * (1 - 2 / Math.max(width - 1, 1))) / 2),
   search: null, sample: 0, sensor: 0, output: 0,
 };
-
-function element(tag, text, name) {
-  const created = document.createElement(tag);
-  if (text !== undefined) created.textContent = text;
-  if (name) created.className = name;
-  return created;
-}
-const fill = (parent, children) => parent.replaceChildren(...children);
-const formatted = (x) => (x === null || x === undefined ? "" : Math.abs(x) >= 1e-3 && Math.abs(x) < 1e5 || x === 0
-  ? String(Number(x.toPrecision(3))) : x.toExponential(1));
-const withMinus = (x) => formatted(x).replace("-", "−");
-const signed = (x) => (x > 0 ? "+" : "") + withMinus(x);
-
-function model(name) {
-  for (const each of Bokeh.documents) {
-    const result = each.get_model_by_name(name);
-    if (result !== null) return result;
-  }
-  return null;
-}
 
 // ------------------------------------------------------------------ graphs
 
@@ -326,9 +299,6 @@ function showSensor() {
 
 // ------------------------------------------------------------------ start
 
-function listen(id, event, action) {
-  if (exists(id)) byId(id).addEventListener(event, action);
-}
 function step(by) {
   const options = [...byId("sample").options], at = options.findIndex((option) => Number(option.value) === state.sample);
   if (!options.length) return;

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Sequence
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -13,7 +12,7 @@ from bokeh.resources import Resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from numpy.typing import NDArray
 
-from raindrop.files import to_json, write_text
+from raindrop.files import to_json
 from raindrop.graphs.graph import SensorGraphs
 from raindrop.report.cases import Case
 from raindrop.report.charts import PALETTE, all_charts
@@ -25,31 +24,39 @@ from raindrop.report.tasks import TaskView
 MAX_EDGES_PER_SAMPLE = 100  # a plot with more is unreadable
 
 
-def write_page(report: Report, path: str | os.PathLike[str]) -> Path:
-    """Write the page, atomically."""
-    write_text(path, page(report))
-    return Path(path)
-
-
 def page(report: Report) -> str:
-    """The page as text. Everything from the data is escaped: by Jinja in the markup, by `script_json` in scripts."""
+    """The page as text."""
+    view = report.view
+    return render(
+        "page.html",
+        page_data(report),
+        all_charts(report),
+        ("common.js", "page.js"),
+        report=report,
+        view=view,
+        names=report.metric_names,
+        first=next(iter(view.task.metrics)),
+        hidden_shares=HIDDEN_SHARES,
+        palette=PALETTE,
+        history_metrics={name: report.metric_names[name] for name in view.headline[:3]},
+        metric_text=view.metric_text,
+    )
+
+
+def render(template: str, data: Any, charts: Any, scripts: Sequence[str], **values: Any) -> str:
+    """A page from its template. What comes from the data is escaped: by Jinja in the markup, here in the scripts."""
     environment = Environment(
         loader=PackageLoader("raindrop", "report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     here = files("raindrop.report")
-    return environment.get_template("page.html").render(
-        report=report,
-        view=report.view,
-        names=report.metric_names,
-        first=next(iter(report.view.task.metrics)),
-        hidden_shares=HIDDEN_SHARES,
-        palette=PALETTE,
+    return environment.get_template(template).render(
         style=here.joinpath("page.css").read_text(encoding="utf-8"),
-        script=here.joinpath("page.js").read_text(encoding="utf-8"),
+        script="\n".join(here.joinpath(name).read_text(encoding="utf-8") for name in scripts),
         bokeh="\n".join(Resources(mode="inline", components=["bokeh"]).js_raw),
-        data=script_json(page_data(report)),
-        charts=script_json(all_charts(report)),
+        data=script_json(data),
+        charts=script_json(charts),
         percent=percent_text,
+        **values,
     )
 
 

@@ -15,8 +15,12 @@ from sklearn.metrics import precision_recall_curve, roc_curve
 
 from raindrop.batch.host import to_numpy
 from raindrop.errors import ConfigError, DataError, MissingExtraError
+from raindrop.estimators.forecaster import Forecaster
+from raindrop.estimators.imputer import Imputer
 from raindrop.estimators.samples import SampleEstimator
 from raindrop.graphs.graph import SensorGraph
+from raindrop.report.readings.cases import Filled
+from raindrop.report.readings.one_sample import sample_case
 from raindrop.report.tasks import view_of
 from raindrop.table.event_table import EventTable
 from raindrop.table.hide import hide_random_sensors
@@ -122,6 +126,67 @@ def sample(estimator: SampleEstimator, table: EventTable, name: str, *, max_sens
         f"{name}: {view_of(estimator).prediction_text(estimator.predictions(one)[0])}", fontsize=10, parse_math=False
     )
     return figure
+
+
+def filled(
+    estimator: Imputer | Forecaster,
+    table: EventTable,
+    sample: str,
+    sensors: Sequence[str] | None = None,
+    *,
+    truth: Any = None,
+    coverage: float = 0.9,
+    max_sensors: int = 6,
+) -> Figure:
+    """A sample's readings, its gaps or its future filled with intervals, and which sensors informed the main gap.
+
+    sensors: which to draw; the `max_sensors` with the longest gaps, or of a forecaster with most readings, where not
+    given. truth: hidden readings to draw too, a frame with the columns sample, time, sensor and value.
+    """
+    case = sample_case(estimator, table, sample, sensors, truth=truth, coverage=coverage, max_sensors=max_sensors)
+    if case is None:
+        figure, (axes,) = _panels(1, 4.0)
+        axes.axis("off")
+        axes.text(0.5, 0.5, "There are no gaps to fill.", ha="center", va="center", transform=axes.transAxes)
+        return figure
+    names, with_senders = estimator.scaler_.sensors, any(gap.senders for each in case.filled for gap in each.gaps)
+    figure = Figure(figsize=(11 if with_senders else 8, 1.9 * len(case.filled) + 1), layout="constrained")
+    columns = {"ncols": 2, "width_ratios": [4, 1]} if with_senders else {"ncols": 1}
+    panels = figure.subplots(len(case.filled), squeeze=False, **columns)
+    for row, each in zip(panels, case.filled, strict=True):
+        _draw_filled(row[0], each, *case.readings[each.sensor])
+        row[0].set_title(names[each.sensor], fontsize=9, loc="left", parse_math=False)
+        row[0].set_xlim(case.start, case.stop)
+        if with_senders:
+            strongest = each.gaps[each.listed[0]].senders[:6][::-1]
+            row[1].barh(range(len(strongest)), [100 * weight for _, weight in strongest], color=BLUE)
+            row[1].set_yticks(range(len(strongest)), [names[code] for code, _ in strongest], fontsize=7)
+            row[1].tick_params(axis="x", labelsize=7)
+            _literal(row[1])
+    panels[-1, 0].set_xlabel(f"time in {table.time_unit}")
+    if with_senders:
+        panels[0, 1].set_title("informed by", fontsize=9, loc="left")
+        panels[-1, 1].set_xlabel("attention in %")
+    figure.suptitle(sample, fontsize=10, parse_math=False)
+    return figure
+
+
+def _draw_filled(axes: Axes, filled: Filled, time: NDArray[Any], value: NDArray[Any]) -> None:
+    """Readings, filled values with their intervals, hidden readings; the main gap is shaded."""
+    main = filled.gaps[filled.listed[0]]
+    axes.axvspan(main.start, main.stop, color="#e6ebf0", linewidth=0)
+    axes.plot(time, value, "o", color=BLUE, markersize=2.5)
+    for gap in filled.gaps:
+        at = gap.values
+        axes.plot(filled.time[at], filled.value[at], "o-", color=ORANGE, markersize=2.5, linewidth=0.9)
+        bounded = np.isfinite(filled.low[at]) & np.isfinite(filled.high[at])
+        times, low, high = (column[at][bounded] for column in (filled.time, filled.low, filled.high))
+        if len(times) > 1:
+            axes.fill_between(times, low, high, color=ORANGE, alpha=0.2, linewidth=0)
+        else:
+            axes.vlines(times, low, high, color=ORANGE, alpha=0.4, linewidth=2)
+    axes.plot(filled.time, filled.truth, "x", color=INK, markersize=4)
+    axes.tick_params(labelsize=7)
 
 
 def robustness(
