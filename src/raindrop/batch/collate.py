@@ -11,8 +11,9 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from raindrop.batch.batch import Batch
+from raindrop.batch.batch import Batch, Queries
 from raindrop.batch.scaling import Scaler
 from raindrop.errors import ConfigError
 from raindrop.table.event_table import EventTable
@@ -64,6 +65,33 @@ class BatchSource(ABC):
 
         `drop_readings` and `drop_sensors` are the largest shares: each item draws its own between 0 and that.
         """
+
+    def assemble(
+        self,
+        readings: tuple[Positions, Positions, Positions],
+        statics: NDArray[np.float32],
+        *,
+        target: Tensor | None = None,
+        weight: Tensor | None = None,
+        queries: Queries | None = None,
+    ) -> Batch:
+        """The batch of these readings: (n,) row of the table, item and sensor code, in (item, time) order."""
+        rows, owner, sensor = readings
+        time = np.asarray(self.table.time[rows])
+        new = first_of_each_step(time, owner)
+        value = self.scaler.scale_values(np.asarray(self.table.value[rows]), sensor)
+        return Batch(
+            value=torch.from_numpy(value),
+            sensor=torch.from_numpy(sensor),
+            step=torch.from_numpy(np.cumsum(new) - 1),
+            time=torch.from_numpy(time[new]),
+            step_sample=torch.from_numpy(owner[new]),
+            statics=torch.from_numpy(statics),
+            num_sensors=len(self.scaler.sensors),
+            target=target,
+            weight=weight,
+            queries=queries,
+        )
 
 
 class Collator(BatchSource):
@@ -138,17 +166,9 @@ class Collator(BatchSource):
             keep &= (rng.random((len(positions), width)) >= share)[owner, sensor]
         if not keep.all():
             rows, owner, sensor = rows[keep], owner[keep], sensor[keep]
-        time = np.asarray(table.time[rows])
-        new = first_of_each_step(time, owner)
-        value = self.scaler.scale_values(np.asarray(table.value[rows]), sensor)
-        return Batch(
-            value=torch.from_numpy(value),
-            sensor=torch.from_numpy(sensor),
-            step=torch.from_numpy(np.cumsum(new) - 1),
-            time=torch.from_numpy(time[new]),
-            step_sample=torch.from_numpy(owner[new]),
-            statics=torch.from_numpy(self.statics[positions]),
-            num_sensors=width,
+        return self.assemble(
+            (rows, owner, sensor),
+            self.statics[positions],
             target=None if self.targets is None else torch.from_numpy(self.targets[positions]),
             weight=None if self.weights is None else torch.from_numpy(self.weights[positions]),
         )

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from raindrop.batch.batch import Batch, Queries
-from raindrop.batch.collate import BatchSource, Positions, first_of_each_step
+from raindrop.batch.collate import BatchSource, Positions
 from raindrop.batch.gaps import Gaps, bisect
 from raindrop.batch.scaling import Scaler
 from raindrop.table.event_table import EventTable
@@ -105,7 +105,7 @@ class WindowSource(BatchSource):
         known = sensor >= 0
         return (rows, owner, sensor) if known.all() else (rows[known], owner[known], sensor[known])
 
-    def assemble(
+    def ask(
         self,
         positions: Positions,
         readings: tuple[Positions, Positions, Positions],
@@ -113,18 +113,9 @@ class WindowSource(BatchSource):
         target: NDArray[np.float32] | None,
     ) -> Batch:
         """The batch of these visible readings and queries (window, sensor, time)."""
-        rows, owner, sensor = readings
-        time = np.asarray(self.table.time[rows])
-        new = first_of_each_step(time, owner)
-        value = self.scaler.scale_values(np.asarray(self.table.value[rows]), sensor)
-        return Batch(
-            value=torch.from_numpy(value),
-            sensor=torch.from_numpy(sensor),
-            step=torch.from_numpy(np.cumsum(new) - 1),
-            time=torch.from_numpy(time[new]),
-            step_sample=torch.from_numpy(owner[new]),
-            statics=torch.from_numpy(self.statics[self.windows.sample[positions]]),
-            num_sensors=len(self.scaler.sensors),
+        return self.assemble(
+            readings,
+            self.statics[self.windows.sample[positions]],
             target=None if target is None else torch.from_numpy(target),
             queries=Queries(*(torch.from_numpy(np.ascontiguousarray(column)) for column in asked)),
         )
@@ -150,7 +141,7 @@ class GapWindows(WindowSource):
         rows, owner, sensor = self.readings(positions)
         target = self.scaler.scale_values(np.asarray(self.table.value[rows[asked]]), sensor[asked])
         keep = ~hidden
-        return self.assemble(
+        return self.ask(
             positions,
             (rows[keep], owner[keep], sensor[keep]),
             (owner[asked], sensor[asked], np.asarray(self.table.time[rows[asked]])),
@@ -283,4 +274,4 @@ class QueryWindows(WindowSource):
         rows = np.repeat(low - (np.cumsum(high - low) - (high - low)), high - low) + np.arange(len(owner))
         sensor, time = self.asked[0][rows], self.asked[1][rows]
         target = None if self.truth is None else self.truth[rows, 0].astype(np.float32)
-        return self.assemble(positions, self.readings(positions), (owner, sensor, time), target)
+        return self.ask(positions, self.readings(positions), (owner, sensor, time), target)
