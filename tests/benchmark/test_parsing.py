@@ -157,6 +157,7 @@ def plugin_file(tmp_path):
     sys.path[:] = path
 
 
+@pytest.mark.slow
 def test_a_file_may_bring_a_model_as_a_plugin(plugin_file, capsys):
     folder = plugin_file.parent
     words = ["benchmark", str(plugin_file), "--data", str(folder / "data"), "--out", str(folder / "out")]
@@ -194,6 +195,7 @@ def test_a_plugin_is_never_confused_with_another_module_of_the_same_name(plugin_
         read_experiments([other])
 
 
+@pytest.mark.slow
 def test_rows_from_another_file_come_with_its_plugins(plugin_file, capsys):
     folder = plugin_file.parent
     more = TOML[: TOML.index("[[rows]]")].replace('title = "Tiny"', 'title = "More"\nrows_from = "tiny.toml"')

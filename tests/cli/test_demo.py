@@ -11,6 +11,7 @@ from raindrop import EventTable, load
 from raindrop.cli.app import main
 
 
+@pytest.mark.slow
 def test_the_demo_writes_a_table_a_model_predictions_edges_and_a_report(tmp_path, capsys):
     out = tmp_path / "demo"
     main(["demo", "--out", str(out), "--samples", "150"])

@@ -19,6 +19,7 @@ from raindrop.table.split_files import Split
 DOCS = Path(__file__).parents[2] / "docs"
 
 
+@pytest.mark.slow
 def test_p12_gives_the_papers_cohort_labels_statics_and_splits(real_data: Path, tmp_path: Path) -> None:
     conversion = physionet2012.convert(real_data / "p12")
     p12_is_the_papers_cohort_in_the_papers_order(conversion, real_data)
@@ -30,6 +31,7 @@ def test_p12_gives_the_papers_cohort_labels_statics_and_splits(real_data: Path, 
     the_table_reads_back_identical(conversion, tmp_path)
 
 
+@pytest.mark.slow
 def test_p19_gives_the_papers_cohort_labels_and_splits(real_data: Path) -> None:
     if not (real_data / "p19").is_dir():
         pytest.skip(f"P19 is not at {real_data}")
@@ -40,6 +42,7 @@ def test_p19_gives_the_papers_cohort_labels_and_splits(real_data: Path) -> None:
     the_documentation_states_the_account(conversion, "p19")
 
 
+@pytest.mark.slow
 def test_a_second_conversion_writes_the_same_bytes(real_data: Path, tmp_path: Path) -> None:
     source = [real_data / "p12/set-a.tar.xz", real_data / "p12/Outcomes-a.txt"]
     first, second = (physionet2012.convert(source).write(tmp_path / name) for name in ("first", "second"))

@@ -11,6 +11,8 @@ from opened_page import Opened
 from raindrop import MultiLabelClassifier, Regressor
 from raindrop.report import report_on, report_on_run, write_report
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
