@@ -8,7 +8,7 @@ from raindrop.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from raindrop.estimators import Classifier, Forecaster, Imputer, MultiLabelClassifier, Regressor, load
-    from raindrop.graphs import SensorGraph, SensorGraphs
+    from raindrop.graphs import InformedGraph, SensorGraph, SensorGraphs, sensor_graph
     from raindrop.table import EventTable, Readings, grid
     from raindrop.tasks.predictions import Predictions
 
@@ -19,6 +19,7 @@ __all__ = [
     "EventTable",
     "Forecaster",
     "Imputer",
+    "InformedGraph",
     "ModelFileError",
     "MultiLabelClassifier",
     "OutputExistsError",
@@ -32,6 +33,7 @@ __all__ = [
     "__version__",
     "grid",
     "load",
+    "sensor_graph",
 ]
 
 # Imported when first asked for: torch takes seconds, and a table or `raindrop --help` does not need it.
@@ -40,6 +42,7 @@ _MODULES = {
     "EventTable": "raindrop.table",
     "Forecaster": "raindrop.estimators",
     "Imputer": "raindrop.estimators",
+    "InformedGraph": "raindrop.graphs",
     "MultiLabelClassifier": "raindrop.estimators",
     "Predictions": "raindrop.tasks.predictions",
     "Readings": "raindrop.table",
@@ -48,6 +51,7 @@ _MODULES = {
     "SensorGraphs": "raindrop.graphs",
     "grid": "raindrop.table",
     "load": "raindrop.estimators",
+    "sensor_graph": "raindrop.graphs",
 }
 
 
