@@ -12,8 +12,7 @@ from raindrop.graphs.informed import InformedGraph
 from raindrop.graphs.layout import circle_places, sensor_places
 
 STYLE = """body{font:15px/1.5 system-ui,sans-serif;color:#1a2433;max-width:60rem;margin:2rem auto;padding:0 1rem}
-svg{width:100%;max-width:46rem;height:auto}table{border-collapse:collapse;font-size:13px}
-td,th{padding:.2rem .7rem;text-align:right;border-bottom:1px solid #e6ebf0}td:first-child,th:first-child{text-align:left}
+svg{width:100%;max-width:46rem;height:auto}
 path.edge{fill:none;stroke:#b4531a}path.edge:hover{stroke:#1f5f8b;stroke-opacity:1}text{font-size:11px}"""
 SIZE, RADIUS = 760, 250.0
 
