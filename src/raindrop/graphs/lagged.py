@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -62,17 +63,22 @@ class Sums:
             np.diff(bounds).astype(np.float64),
         )
 
+    @cached_property
+    def _left_gram(self) -> list[Floats]:
+        """(column, column) of all blocks but those of each fold."""
+        total = self.gram.sum(0)
+        return [total - self.gram[fold::FOLDS].sum(0) for fold in range(FOLDS)]
+
     def losses(self, penalty: float, columns: NDArray[np.bool_]) -> tuple[Floats, list[Floats]]:
         """(block,) squared error of each block, predicted by a ridge regression on the other folds; and those."""
         index = np.flatnonzero(columns)
         square = np.ix_(index, index)
-        gram, cross = self.gram.sum(0), self.cross.sum(0)
         losses, solutions = np.empty(len(self.square)), []
         for fold in range(FOLDS):
             held = np.arange(fold, len(self.square), FOLDS)
-            left = (gram - self.gram[held].sum(0))[square]
+            left = self._left_gram[fold][square]
             left.flat[:: len(index) + 1] += penalty * (self.count.sum() - self.count[held].sum())
-            solution = np.linalg.solve(left, (cross - self.cross[held].sum(0))[index])
+            solution = np.linalg.solve(left, (self.cross.sum(0) - self.cross[held].sum(0))[index])
             full = np.zeros(len(columns))
             full[index] = solution
             solutions.append(full)
