@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import polars as pl
+import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from refusal import is_sound, outcome, write_csv
@@ -83,6 +84,7 @@ def pairs(draw):
     return events, samples, options
 
 
+@pytest.mark.filterwarnings("ignore::raindrop.RaindropWarning")
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(pair=pairs(), frame=st.sampled_from([dict, pl.DataFrame, pd.DataFrame]))
 def test_any_frames_give_a_valid_table_or_an_error_message(pair, frame):
@@ -105,6 +107,7 @@ def test_any_frames_give_a_valid_table_or_an_error_message(pair, frame):
         assert EventTable.read(table.write(Path(folder) / "data")).fingerprint == table.fingerprint
 
 
+@pytest.mark.filterwarnings("ignore::raindrop.RaindropWarning")
 @settings(max_examples=100, deadline=None)
 @given(
     lines=st.lists(st.lists(st.one_of(TEXT, st.sampled_from(["a", "1", "0.5"])), min_size=4, max_size=4), max_size=4),
