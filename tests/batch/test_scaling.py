@@ -245,4 +245,4 @@ def test_a_static_without_a_column_at_prediction_is_unknown_as_an_empty_one_is()
 
 
 def test_a_numeric_static_that_is_all_missing_text_is_unknown():
-    assert encode([1.0, 3.0], ["NA", ""]) == [[0.0], [0.0]]
+    assert encode([1.0, 3.0], ["", " "]) == [[0.0], [0.0]]

@@ -3,6 +3,7 @@
 import datetime as dt
 from decimal import Decimal
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -26,8 +27,10 @@ from raindrop.table.event_table import EventTable
         pa.table,
         lambda columns: pd.DataFrame(columns).astype({"sample": "category"}),
         lambda columns: pl.DataFrame(columns).to_dicts(),
+        lambda columns: pa.table(columns).to_reader(),
+        lambda columns: duckdb.from_arrow(pa.table(columns)),
     ],
-    ids=["mapping", "polars", "lazy", "pandas", "arrow", "pandas categories", "records"],
+    ids=["mapping", "polars", "lazy", "pandas", "arrow", "pandas categories", "records", "arrow reader", "duckdb"],
 )
 def test_every_kind_of_frame_gives_the_same_sorted_table(kind, table):
     built = EventTable.from_frames(kind(EVENTS), kind(SAMPLES), statics=["age"])
