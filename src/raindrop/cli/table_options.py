@@ -83,7 +83,8 @@ def read_table(
     chosen = options.given() | {role: name for role, name in roles.items() if name is not None}
     wide, samples_file = chosen.pop("wide", False), chosen.pop("samples_file", None)
     paths = [data] if isinstance(data, Path) else list(data)
-    if len(paths) == 1 and not paths[0].is_file() and not wide and samples_file is None:
+    is_folder = len(paths) == 1 and (paths[0].is_dir() or not paths[0].suffix)
+    if is_folder and not wide and samples_file is None:
         return EventTable.read(paths[0], **chosen)
     if any(path.is_dir() for path in paths):
         paths = _files_of_folder(paths)
