@@ -46,7 +46,7 @@ def test_the_choices_are_those_of_the_table() -> None:
 
 
 def test_an_option_that_a_message_advises_is_taken(ask: Ask, tmp_path: Path) -> None:
-    write_csv(tmp_path, "id,time,sensor,value\na,0,x,1\na,0,x,3\nb,0,x,\n", "id,label,start\na,1,-1\n")
+    write_csv(tmp_path, "id,time,sensor,value\na,0,x,1\na,0,x,3\nb,0,x,\nb,1,x,2\n", "id,label,start\na,1,-1\n")
     given = ["--missing", "error"]
     for advice, option, choice in (
         ("--sample NAME", "--sample", "id"),
@@ -63,6 +63,7 @@ def test_an_option_that_a_message_advises_is_taken(ask: Ask, tmp_path: Path) -> 
     assert "EventTable(1 samples, 1 sensors, 1 readings, label 'label')" in shown
 
 
+@pytest.mark.slow
 def test_a_model_is_trained_evaluated_and_applied_on_a_csv_with_other_names(ask: Ask, tmp_path: Path) -> None:
     file, samples, *columns = long_csv(tmp_path)
     given = [file, "--samples-file", samples, *columns[:-2]]
