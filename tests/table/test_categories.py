@@ -50,9 +50,9 @@ def test_two_states_at_one_time_are_both_read():
 
 
 def test_what_a_sample_becomes_does_not_depend_on_other_samples_or_its_future():
-    alone = said(["idle", "run", "off"])
-    beside = said(["idle", "run", "off", "clean", "broken"], samples=["a"] * 3 + ["b"] * 2)
-    later = said(["idle", "run", "off", "clean"])
+    alone = said(["idle", "off", "run"])
+    beside = said(["idle", "off", "run", "clean", "broken"], samples=["a"] * 3 + ["b"] * 2)
+    later = said(["idle", "off", "run", "clean"])
     assert beside[["a"]].events().rows() == alone.events().rows()
     assert later.where(pl.col("time") < 3).events().rows() == alone.events().rows()
 

@@ -32,6 +32,8 @@ def test_a_wide_frame_has_nothing_where_a_sensor_was_not_read():
 def test_statics_and_names_survive_meds(tmp_path):
     table = easy_table(6, statics=("age", "ward"))
     (out,) = export(table, tmp_path / "meds", "meds")
+    first = pl.read_parquet(out / "data" / "0.parquet").group_by("subject_id", maintain_order=True).first()
+    assert first["time"].null_count() == 6  # what has no time comes before the readings of its subject
     with pytest.warns(UserWarning, match="2 codes without a time are columns of the samples"):
         again = EventTable.from_meds(out, out / "labels")
     assert pl.read_csv(out / "metadata" / "samples.csv")["sample"].to_list() == table.ids
