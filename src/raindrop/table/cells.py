@@ -43,13 +43,17 @@ def clean_columns(frame: pl.DataFrame, names: Iterable[str], source: str, notice
 
 
 def infer_type(column: pl.Series) -> pl.Series:
-    """A column of clean text as whole numbers, numbers or true/false, where every cell is one."""
+    """A column of clean text as whole numbers, numbers or true/false, where every cell is one.
+
+    Whole numbers of more than 63 bits stay text: as floats, different ids would be the same number.
+    """
     if column.dtype != pl.String or not column.count():
         return column
     for dtype in (pl.Int64, pl.Float64):
         number = column.cast(dtype, strict=False)
         if number.null_count() == column.null_count():
-            return number
+            is_id = dtype == pl.Float64 and column.str.contains(r"^[+-]?[0-9]+$").all()
+            return column if is_id else number
     lower = column.str.to_lowercase()
     return lower == "true" if lower.is_in(["true", "false"]).all() else column
 
