@@ -7,11 +7,19 @@ from pathlib import Path
 from rich.markup import escape
 from rich.table import Table
 
-from raindrop.cli.samples import console, read_table
+from raindrop.cli.samples import console
+from raindrop.cli.table_options import DEFAULT, TableOptions, read_table
 
 
 def graph(
-    data: Path, *, out: Path, q: float = 0.05, group: str | None = None, positions: Path | None = None, seed: int = 0
+    data: Path,
+    *,
+    out: Path,
+    q: float = 0.05,
+    group: str | None = None,
+    positions: Path | None = None,
+    seed: int = 0,
+    options: TableOptions = DEFAULT,
 ) -> None:
     """Find which sensors inform which, at which lag and with what evidence; no labels and no model are needed.
 
@@ -19,7 +27,7 @@ def graph(
     evidence) and, where matplotlib is installed, graph.png.
 
     Args:
-        data: folder with the table.
+        data: folder with events.parquet or .csv, and samples.parquet or .csv; or one such file, or a MEDS folder.
         out: folder to write; must not exist yet.
         q: share of false edges to allow (false discovery rate).
         group: column of the samples table; samples with the same value are not independent of each other.
@@ -32,11 +40,11 @@ def graph(
     from raindrop.graphs.informed import sensor_graph
     from raindrop.graphs.layout import sensor_places
     from raindrop.report.graph_page import write_graph_page
-    from raindrop.table.store import read_frame
+    from raindrop.table.frame_files import read_frame, require_file
 
     refuse_to_overwrite(out)
-    table = read_table(data, None, (), group)
-    places = None if positions is None else read_frame(positions, id_column="sensor")
+    table = read_table(data, options, group=group)
+    places = None if positions is None else read_frame(require_file(positions), ids=("sensor",)).frame
     if places is not None:
         sensor_places(table.sensors, places)  # an error now, not after the work
     with console.status("comparing every pair of sensors ..."):
