@@ -1,8 +1,12 @@
-"""Atomic writes: after a kill at any moment a file or folder has its old content or its new one, never half of it."""
+"""Atomic writes: after a kill at any moment a file or folder has its old content or its new one, never half of it.
+
+What has its name is on the disk: files and folders are synchronised before they are renamed, and the rename after it.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import glob
 import hashlib
 import json
@@ -10,13 +14,14 @@ import math
 import os
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from raindrop.errors import OutputExistsError, RaindropError
+from raindrop.errors import OutputExistsError, RaindropError, format_count
 
+LONG_NAME = 128  # bytes; the temporary name of a longer one is made of its hash, as a name has at most 255
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # constants of renameat2(2)
 
 
@@ -61,33 +66,71 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         default_mode = partial.stat().st_mode
         yield partial
         os.chmod(partial, default_mode)  # some writers create files that only their owner can read
-        with open(partial, "rb+") as file:
-            os.fsync(file.fileno())
+        _synchronise(partial)
         os.replace(partial, path)
+        _synchronise(path.parent)
     finally:
         partial.unlink(missing_ok=True)
 
 
 @contextmanager
-def atomic_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator[Path]:
-    """Yield a temporary folder next to `path`; it is renamed to `path` only if the block succeeds."""
+def atomic_folder(path: str | os.PathLike[str], *, overwrite: Collection[str] | None = None) -> Iterator[Path]:
+    """Yield a temporary folder next to `path`; it is renamed to `path` only if the block succeeds.
+
+    overwrite: the files (paths relative to the folder) of an existing folder that may be replaced; if it has any other
+    it is refused, so that nothing is ever removed that is not named here. None refuses every folder that is not empty.
+    """
     path = Path(path)
     if path.is_file():
         raise OutputExistsError(f"{path}: this is a file; give the name of a folder, or remove it first.")
-    if not overwrite:
+    if overwrite is None:
         refuse_to_overwrite(path)
+    _refuse_other_files(path, overwrite or ())
     path = Path(os.path.realpath(path))  # replace the target of a link, not the link
     partial = _temporary_path(path)
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
     try:
         yield partial
+        for folder, _, names in os.walk(partial, topdown=False):
+            for name in names:
+                _synchronise(Path(folder, name))
+            _synchronise(Path(folder))
         if path.exists():
+            _refuse_other_files(path, overwrite or ())  # one may have come while the new folder was written
             _swap_folders(partial, path)
         else:
             os.rename(partial, path)
+        _synchronise(path.parent)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _refuse_other_files(folder: Path, known: Collection[str]) -> None:
+    """Raise if there is anything in a folder but the files `known` (by their relative paths) and their folders."""
+    known_folders = {str(parent) for name in known for parent in Path(name).parents}
+    found = sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+    other = [name for name in found if name not in known and name not in known_folders]
+    if other:
+        raise OutputExistsError(
+            f"{folder}: {format_count(len(other), len(found), 'files and folders')} in it were not written with the "
+            f"content to be replaced (first: '{other[0]}'), and replacing it would remove them.\n"
+            "Move them elsewhere, or choose another name."
+        )
+
+
+def _synchronise(path: Path) -> None:
+    """Wait until a file's content, or a folder's list of names, is on the disk."""
+    if path.is_dir() and os.name != "posix":  # Windows cannot open a folder, and keeps its names by itself
+        return
+    descriptor = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems cannot
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def _temporary_path(path: Path) -> Path:
@@ -98,7 +141,10 @@ def _temporary_path(path: Path) -> Path:
         raise RaindropError(f"{path}: its folder {path.parent} cannot be created ({error.strerror}).") from None
     if not os.access(path.parent, os.W_OK):
         raise RaindropError(f"{path}: there is no permission to write in {path.parent}.")
-    prefix = f".{path.name}.partial-{socket.gethostname()}-"  # files of other machines are left alone
+    name = path.name
+    if len(os.fsencode(name)) > LONG_NAME:
+        name = hashlib.blake2b(os.fsencode(name), digest_size=16).hexdigest()
+    prefix = f".{name}.partial-{socket.gethostname()}-"  # files of other machines are left alone
     for leftover in path.parent.glob(f"{glob.escape(prefix)}*"):
         if not _may_be_running(leftover.name.removeprefix(prefix)):
             shutil.rmtree(leftover, ignore_errors=True) if leftover.is_dir() else leftover.unlink(missing_ok=True)

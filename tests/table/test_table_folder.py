@@ -198,3 +198,25 @@ def test_table_json_has_sensors_roles_and_fingerprint(table, tmp_path):
     assert about["sensors"] == ["HR", "T"]
     assert about["roles"]["label"] == "label"
     assert about["fingerprint"] == table.fingerprint
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "events.csv", "readings/mine.npy", "splits.parquet"])
+def test_overwriting_a_table_removes_nothing_that_did_not_come_with_it(table, tmp_path, name):
+    folder = table.write(tmp_path / "data")
+    (folder / name).write_text("mine")
+    with pytest.raises(OutputExistsError, match=rf"first: '{name}'.*\nMove them elsewhere, or choose another name"):
+        table[:1].write(folder, overwrite=True)
+    assert (folder / name).read_text() == "mine"
+    (folder / name).unlink()
+    assert len(EventTable.read(table[:1].write(folder, overwrite=True))) == 1
+
+
+def test_a_folder_of_another_origin_is_not_overwritten_though_its_files_have_the_same_names(table, tmp_path):
+    folder = table.write(tmp_path / "data")
+    for about in (None, "{}"):
+        (folder / "table.json").unlink(missing_ok=True)
+        if about is not None:
+            (folder / "table.json").write_text(about)
+        with pytest.raises(OutputExistsError, match="were not written with the content to be replaced"):
+            table[:1].write(folder, overwrite=True)
+    assert pl.read_parquet(folder / "events.parquet").height == table.num_readings

@@ -17,7 +17,6 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from raindrop.errors import DataError, check_choice, suggest
-from raindrop.files import atomic_folder, write_json
 from raindrop.table.build import BeforeReference, Duplicates, Unlisted, build_readings
 from raindrop.table.frames import require_columns, to_name_tuple
 from raindrop.table.indexing import reading_mask, sample_positions
@@ -27,6 +26,7 @@ from raindrop.table.store import (
     ARRAYS,
     Roles,
     TableInfo,
+    Writer,
     arrays_are_usable,
     find_file,
     open_arrays,
@@ -35,7 +35,7 @@ from raindrop.table.store import (
     read_frame,
     read_info,
     require_folder,
-    write_files,
+    write_table,
 )
 from raindrop.table.time_columns import SECONDS, TimeUnit
 
@@ -356,22 +356,18 @@ class EventTable:
 
     # ---------------------------------------------------------------- writing
 
-    def write(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write the table as a folder: Parquet files, arrays in `readings/` for memory-mapping, and `table.json`."""
-        folder = Path(folder)
+    def write(
+        self, folder: str | os.PathLike[str], *, overwrite: bool = False, beside: Mapping[str, Writer] | None = None
+    ) -> Path:
+        """Write the table as a folder: Parquet files, arrays in `readings/` for memory-mapping, and `table.json`.
+
+        `overwrite` replaces a table, never a folder with other files. `beside`: what writes further files, by name.
+        """
         rows = self.rows()
-        with atomic_folder(folder, overwrite=overwrite) as partial:
-            arrays = {name: self.offsets if name == "offsets" else getattr(self, name)[rows] for name in ARRAYS}
-            info = TableInfo(
-                time_unit=self.time_unit,
-                sensors=self.sensors,
-                roles=self.roles,
-                dropped=dict(self.dropped),
-                fingerprint=self.fingerprint,
-                written=write_files(partial, self.events(), self.samples, arrays),
-            )
-            write_json(partial / "table.json", asdict(info))
-        return folder
+        arrays = {name: self.offsets if name == "offsets" else getattr(self, name)[rows] for name in ARRAYS}
+        about = {name: getattr(self, name) for name in ("time_unit", "sensors", "roles", "fingerprint")}
+        info = TableInfo(dropped=dict(self.dropped), **about)
+        return write_table(Path(folder), info, self.events(), self.samples, arrays, overwrite, beside or {})
 
 
 def _check_options(cls: type[EventTable], options: Mapping[str, Any]) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from raindrop.errors import DataError
-from raindrop.files import file_checksum
+from raindrop.files import atomic_folder, file_checksum, write_json
 from raindrop.table.time_columns import TimeUnit
 
 FORMAT = 2
@@ -22,6 +22,8 @@ READABLE_FORMATS = (1, 2)  # format 1 (raindrop 0.1) has float32 arrays: its tab
 ARRAYS = {"offsets": np.int64, "time": np.float64, "sensor": np.int32, "value": np.float64}
 PARQUET = ("events.parquet", "samples.parquet")
 FILES = (*PARQUET, *(f"readings/{name}.npy" for name in ARRAYS))
+Writer = Callable[[Path], object]
+"""Writes a file to a path."""
 MAX_CHECKSUM_BYTES = 64 * 2**20  # larger files are compared by size and age only, so that opening stays fast
 
 
@@ -56,7 +58,7 @@ class TableInfo:
     roles: Roles
     dropped: dict[str, int]
     fingerprint: str
-    written: dict[str, tuple[int, str]]
+    written: dict[str, tuple[int, str]] = field(default_factory=dict)
     """Size and checksum of each file when it was written."""
 
     def options_to_rebuild(self) -> dict[str, Any]:
@@ -91,16 +93,39 @@ def read_info(folder: Path) -> TableInfo | None:
     return info
 
 
-def write_files(
-    folder: Path, events: pl.DataFrame, samples: pl.DataFrame, arrays: Mapping[str, NDArray[Any]]
-) -> dict[str, tuple[int, str]]:
-    """Write the Parquet files and then the arrays; returns size and checksum of each file."""
-    events.write_parquet(folder / "events.parquet", compression="zstd")
-    samples.write_parquet(folder / "samples.parquet", compression="zstd")
-    (folder / "readings").mkdir()
-    for name, array in arrays.items():
-        np.save(folder / "readings" / f"{name}.npy", array)
-    return {name: ((folder / name).stat().st_size, file_checksum(folder / name)) for name in FILES}
+def replaceable_files(folder: Path, beside: Collection[str] = ()) -> set[str]:
+    """The files of a table in a folder, with those written `beside` it: what `write` may replace. None if it has none.
+
+    A folder without a readable `table.json` was not written by this library.
+    """
+    try:
+        written = read_info(folder)
+    except DataError:
+        return set()
+    return set() if written is None else {"table.json", "conversion.json", *FILES, *beside}
+
+
+def write_table(
+    folder: Path,
+    info: TableInfo,
+    events: pl.DataFrame,
+    samples: pl.DataFrame,
+    arrays: Mapping[str, NDArray[Any]],
+    overwrite: bool,
+    beside: Mapping[str, Writer],
+) -> Path:
+    """Write the Parquet files, then the arrays, the files beside them and `table.json`; the folder appears complete."""
+    with atomic_folder(folder, overwrite=replaceable_files(folder, beside) if overwrite else None) as partial:
+        events.write_parquet(partial / "events.parquet", compression="zstd")
+        samples.write_parquet(partial / "samples.parquet", compression="zstd")
+        (partial / "readings").mkdir()
+        for name, array in arrays.items():
+            np.save(partial / "readings" / f"{name}.npy", array)
+        written = {name: ((partial / name).stat().st_size, file_checksum(partial / name)) for name in FILES}
+        for name, write in beside.items():
+            write(partial / name)
+        write_json(partial / "table.json", asdict(replace(info, written=written)))
+    return folder
 
 
 def arrays_are_usable(folder: Path, info: TableInfo) -> bool:
