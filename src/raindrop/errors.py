@@ -11,13 +11,17 @@ RaindropError
 
 RaindropWarning        something the user should know, though the work continues
 
-The command line prints only their message. Any other exception is a bug and keeps its traceback.
+The command line prints only their message. `describe_failure` turns failures of the system (a full disk, an unreadable
+file, too little memory) and of file readers into a sentence. Any other exception is a bug and keeps its traceback.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import errno
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, get_args
 
 
@@ -85,3 +89,60 @@ def check_choice(value: str, choices: Any, option: str) -> None:
 def format_count(count: int, total: int, noun: str) -> str:
     """'3 of 812,410 rows'."""
     return f"{count:,} of {total:,} {noun}"
+
+
+# ---------------------------------------------------------------- failures of the system and of file readers
+
+ADVICE = {
+    errno.ENOSPC: "Free some space, or write to another disk.",
+    errno.EDQUOT: "Free some space, or write to another disk.",
+    errno.EACCES: "Change its permissions, or choose another place.",
+    errno.EPERM: "Change its permissions, or choose another place.",
+    errno.EROFS: "Choose a place that can be written to.",
+    errno.ENAMETOOLONG: "Choose a shorter name.",
+    errno.EMFILE: "Raise the limit of open files (ulimit -n).",
+}
+
+
+def describe_failure(error: BaseException) -> str | None:
+    """A sentence for a failure of the system or of a file reader; None for any other exception, which is a bug."""
+    if isinstance(error, OSError):
+        place = next((os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, (str, bytes))
+                      or hasattr(name, "__fspath__")), "")  # fmt: skip
+        reason = error.strerror or first_line(error)
+        advice = ADVICE.get(error.errno or 0, "")
+        return f"{place}: {reason}. {advice}".removeprefix(": ").strip()
+    if isinstance(error, MemoryError):
+        return "There is not enough memory. Use fewer samples or sensors, a smaller model, or a larger machine."
+    if is_reader_failure(error):
+        return f"A file cannot be read: {first_line(error)}. Export or copy it again."
+    return None
+
+
+def is_reader_failure(error: BaseException) -> bool:
+    """Whether it was raised by polars, whose readers panic on some damaged files (not a subclass of Exception)."""
+    kind = type(error)
+    return kind.__name__ == "PanicException" or kind.__module__.partition(".")[0] == "polars"
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message without a final full stop, or its type where it has none."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+
+
+@contextmanager
+def reading(path: str | os.PathLike[str], what: str) -> Iterator[None]:
+    """Turn whatever a damaged or unreadable file makes its reader raise into a DataError; `what` says what it holds."""
+    try:
+        yield
+    except RaindropError:
+        raise
+    except BaseException as error:
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            raise
+        if isinstance(error, FileNotFoundError):
+            raise DataError(f"{path}: there is no such file. It holds {what}.") from None
+        raise DataError(
+            f"{path}: cannot be read ({first_line(error)}); it is damaged, or of another kind.\n"
+            f"It should hold {what}. Export or copy it again."
+        ) from None

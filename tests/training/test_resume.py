@@ -89,7 +89,7 @@ PLACES = {
     "right behind the log of an epoch": ("raindrop.training.loop", "_log", 1, "behind"),
     "between the last checkpoint and the log": ("raindrop.training.loop", "_log", 3, "before"),
     "between the weights and their description": ("raindrop.estimators.persistence", "write_json", 1, "before"),
-    "between the split and the model": ("raindrop.estimators.base", "write_parts", 1, "behind"),
+    "between the split and the model": ("raindrop.table.run_split", "file_checksum", 1, "behind"),
     "right behind the model": ("raindrop.estimators.base", "write_model", 1, "behind"),
 }
 

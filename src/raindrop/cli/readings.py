@@ -131,7 +131,7 @@ def apply_imputer(
         refuse_to_overwrite(out)
     _check(readings, every, queries, coverage)
     imputer = load_run(run, "imputer").set_params(unknown_sensors=unknown_sensors, progress=True)
-    table = select_run_part(read_table(data, None, (), None), run, part)
+    table = select_run_part(read_table(data, None, (), None), run, part, imputer)
     at = _queries(imputer, table, every, queries)
     filled = imputer.fill_readings(table, "gaps" if at is None else at, coverage=0.9 if coverage is None else coverage)
     if readings is not None:
@@ -177,7 +177,7 @@ def apply_forecaster(
     if cutoff is not None:
         forecaster.set_params(cutoff=parse_cutoff(cutoff))
         forecaster.resolved()  # checks it
-    table = select_run_part(read_table(data, None, (), None), run, part)
+    table = select_run_part(read_table(data, None, (), None), run, part, forecaster)
     asked = _queries(forecaster, table, every, queries)
     forecasts = forecaster.readings_at(table, asked, coverage=0.9 if coverage is None else coverage)
     forecasts.write(out)

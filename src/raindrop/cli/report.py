@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.markup import escape
@@ -13,6 +12,7 @@ from rich.markup import escape
 from raindrop.cli.samples import (
     console,
     drop_unlabelled,
+    find_run_parts,
     labelled_samples,
     load_run,
     read_table,
@@ -63,8 +63,10 @@ def explain(
     )
     other_seeds = [load_run(other, "samples").set_params(unknown_sensors=unknown_sensors) for other in seeds]
     table = read_for(estimator, data, label)
-    chosen = drop_unlabelled({"test": select_run_part(table, run, part)}, list(estimator.task_.labels))["test"]
-    notes = {"Samples": _which_samples(run, part, len(table) - len(chosen)), **_conversion_notes(data)}
+    chosen = drop_unlabelled({"test": select_run_part(table, run, part, estimator)}, list(estimator.task_.labels))[
+        "test"
+    ]
+    notes = {"Samples": _which_samples(estimator, part, len(table) - len(chosen)), **_conversion_notes(data)}
     with console.status("training trees as a baseline ..."):
         baselines = _trees(run, table, estimator) if trees else {}
     with console.status("explaining every sample ..."):
@@ -123,8 +125,8 @@ def report(
             more = f"for errors and gaps: raindrop report {run} DATA --out {path.name}"
         else:
             table = read_table(data, None, (), None)
-            chosen = select_run_part(table, run, part)
-            notes = {"Samples": _which_samples(run, part, len(table) - len(chosen)), **_conversion_notes(data)}
+            chosen = select_run_part(table, run, part, estimator)
+            notes = {"Samples": _which_samples(estimator, part, len(table) - len(chosen)), **_conversion_notes(data)}
             with console.status("hiding readings and filling gaps ..."):
                 content = report_on_readings(
                     estimator, chosen, notes=notes, cases=cases, seed=seed, title=f"{name} on {data.resolve().name}"
@@ -144,8 +146,8 @@ def report(
     console.print(escape(more))
 
 
-def _which_samples(run: Path, part: str, left_out: int) -> str:
-    if part == "all" or not (run / "split.parquet").exists():
+def _which_samples(estimator: Any, part: str, left_out: int) -> str:
+    if part == "all" or estimator.split_checksum_ is None:
         return "all of the table, which may include samples that the model was trained on"
     unseen = "those of the table that were not used for training or validation"
     return f"{unseen if part == 'auto' else f'the part {part!r} of the run'}; {left_out:,} others were left out"
@@ -166,20 +168,14 @@ def _trees(run: Path, table: EventTable, estimator: SampleEstimator) -> dict[str
 
     None where the model is trees itself. Their settings are the defaults.
     """
-    if estimator.model == "trees" or not (run / "split.parquet").exists():
+    found = None if estimator.model == "trees" else find_run_parts(table, run, estimator)
+    if found is None:
         return {}
-    parts = {name: _part(run, table, name, estimator.task_.labels) for name in ("train", "val")}
-    if parts["train"] is None:
+    labelled = labelled_samples(table, estimator.task_.labels)
+    parts = {name: table[found.is_in(name) & labelled] for name in ("train", "val")}
+    if not len(parts["train"]):
         return {}
     defaults = ("model", "preset", "config", "calibrate", "class_weight")
     same = {name: value for name, value in estimator.get_params().items() if name not in defaults}
-    return {"Trees": type(estimator)("trees", **same).fit(parts["train"], validation=parts["val"])}
-
-
-def _part(run: Path, table: EventTable, name: str, labels: Sequence[str]) -> EventTable | None:
-    """The labelled samples of one part of the run's split; None where there are none."""
-    import polars as pl
-
-    listed = pl.read_parquet(run / "split.parquet").filter(pl.col("part") == name)["sample"]
-    chosen = table[table.samples["sample"].is_in(listed.implode()).to_numpy() & labelled_samples(table, labels)]
-    return chosen if len(chosen) else None
+    validation = parts["val"] if len(parts["val"]) else None
+    return {"Trees": type(estimator)("trees", **same).fit(parts["train"], validation=validation)}

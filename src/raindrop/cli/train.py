@@ -180,7 +180,7 @@ def evaluate(
         refuse_to_overwrite(out)
     predicts_readings = isinstance(estimator, ReadingsEstimator)
     table = read_table(data, None, (), None) if predicts_readings else read_for(estimator, data, label)
-    chosen = select_run_part(table, run, part) if split is None else select_split_part(table, split, part)
+    chosen = select_run_part(table, run, part, estimator) if split is None else select_split_part(table, split, part)
     if predicts_readings:
         hidden = HiddenReadings(hide_readings, hide_blocks, hide_sensors, horizons, parse_cutoff(cutoff), seed)
         return evaluate_readings(estimator, chosen, hidden, out)
@@ -238,7 +238,7 @@ def predict(
     estimator = load_run(run, "samples").set_params(unknown_sensors=unknown_sensors, progress=True)
     if by_class and not estimator.task_type.coverage_by_class:
         raise ConfigError(f"--by-class has no effect with the task '{estimator.task_type.name}'; leave it out.")
-    chosen = select_run_part(read_table(data, None, (), None), run, part)
+    chosen = select_run_part(read_table(data, None, (), None), run, part, estimator)
     options = {"by_class": True} if by_class else {}
     predicted = estimator.predict_table(chosen, coverage=coverage, **options)
     predicted.write(out)

@@ -13,7 +13,7 @@ from raindrop.estimators.classifier import Classifier
 from raindrop.estimators.forecaster import Forecaster
 from raindrop.estimators.imputer import Imputer
 from raindrop.estimators.multilabel import MultiLabelClassifier
-from raindrop.estimators.persistence import read_model
+from raindrop.estimators.persistence import find_split, read_model
 from raindrop.estimators.regressor import Regressor
 from raindrop.estimators.samples import SampleEstimator
 from raindrop.models.registry import MODELS, QUERY_MODELS
@@ -64,7 +64,8 @@ def load(folder: str | os.PathLike[str]) -> Any:
             kind = READINGS_ESTIMATORS[about["state"]["estimator"]]
         else:
             kind = estimator_type(about["task"]["name"])
-        return kind._restore(about, tensors, kind.task_type.from_dict(about["task"]))
+        split = find_split(Path(folder), about.get("split_sha256"))
+        return kind._restore(about, tensors, kind.task_type.from_dict(about["task"]), split)
     except (ConfigError, KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise ModelFileError(

@@ -14,16 +14,23 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from raindrop.errors import ModelFileError, ResumeError, suggest
+from raindrop.errors import DataError, ModelFileError, ResumeError, suggest
 from raindrop.files import atomic_file, content_checksum, file_checksum, to_json, write_json
+from raindrop.table.run_split import RunSplit
 from raindrop.version import VERSION
 
 FORMAT = 2
+SPLIT_FILE = "split.parquet"
 
 
-def write_model(folder: Path, about: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Path:
-    """Weights first, then the JSON that vouches for them: a kill in between leaves no model that loads wrongly."""
+def write_model(folder: Path, about: Mapping[str, Any], weights: Mapping[str, Tensor], split: RunSplit | None) -> Path:
+    """Split and weights first, then the JSON that vouches for them: a kill leaves no model that loads wrongly.
+
+    Without a split, `about` may have the checksum of one that is kept elsewhere.
+    """
     folder.mkdir(parents=True, exist_ok=True)
+    if split is not None:
+        about = {**about, "split_sha256": split.write(folder / SPLIT_FILE)}
     with atomic_file(folder / "model.safetensors") as partial:
         save_file({name: tensor.detach().contiguous().clone() for name, tensor in weights.items()}, partial)
     content = {
@@ -101,3 +108,22 @@ def read_model(folder: Path, known: Collection[str]) -> tuple[dict[str, Any], di
         return content, load_file(weights)
     except SafetensorError as error:
         raise ModelFileError(f"{weights}: cannot be read ({error}).") from None
+
+
+def read_split(folder: Path, checksum: str) -> RunSplit:
+    """Which samples the model in a folder was trained on; `checksum` is the one in its description."""
+    path = folder / SPLIT_FILE
+    if not path.exists():
+        raise DataError(
+            f"{path}: missing. It lists the samples that the model was trained on, which a score must leave out.\n"
+            "Copy it from the run, or use --part all if no sample of this table was used for training."
+        )
+    return RunSplit.read(path, checksum)
+
+
+def find_split(folder: Path, checksum: str | None) -> RunSplit | None:
+    """As `read_split`, but None where it is missing or damaged: a model can be used without it."""
+    try:
+        return None if checksum is None else read_split(folder, checksum)
+    except DataError:
+        return None

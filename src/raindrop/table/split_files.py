@@ -164,13 +164,6 @@ def write_splits(path: str | os.PathLike[str], splits: Mapping[int, Split]) -> P
     return Path(path)
 
 
-def write_parts(path: str | os.PathLike[str], parts: Mapping[str, EventTable]) -> None:
-    """Save the split of a run, so that `raindrop evaluate` can leave out the samples it was trained on."""
-    frame = pl.concat([pl.DataFrame({"part": name, "sample": table.ids}) for name, table in parts.items()])
-    with atomic_file(path) as partial:
-        frame.insert_column(0, pl.lit(1, dtype=pl.Int8).alias("split")).write_parquet(partial)
-
-
 def _find_numbered_file(folder: Path, number: int | None) -> Path:
     """The `.npy` file in a folder that holds split `number`."""
     files = sorted(folder.glob("*.npy"))
