@@ -112,17 +112,22 @@ def describe_failure(error: BaseException) -> str | None:
         reason = error.strerror or first_line(error)
         advice = ADVICE.get(error.errno or 0, "")
         return f"{place}: {reason}. {advice}".removeprefix(": ").strip()
-    if isinstance(error, MemoryError):
+    without_memory = ("can't allocate memory", "not enough memory", "out of memory")  # torch's words, a RuntimeError
+    if isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(words in str(error) for words in without_memory)
+    ):
         return "There is not enough memory. Use fewer samples or sensors, a smaller model, or a larger machine."
+    if isinstance(error, RecursionError):
+        return "A file or an argument is nested too deeply to be read. Export or copy it again."
     if is_reader_failure(error):
-        return f"A file cannot be read: {first_line(error)}. Export or copy it again."
+        return f"A file cannot be read or written: {first_line(error)}. Is it damaged, or the disk full?"
     return None
 
 
 def is_reader_failure(error: BaseException) -> bool:
-    """Whether it was raised by polars, whose readers panic on some damaged files (not a subclass of Exception)."""
+    """Whether polars or safetensors raised it; polars panics on some damaged files (not a subclass of Exception)."""
     kind = type(error)
-    return kind.__name__ == "PanicException" or kind.__module__.partition(".")[0] == "polars"
+    return kind.__name__ in ("PanicException", "SafetensorError") or kind.__module__.partition(".")[0] == "polars"
 
 
 def first_line(error: BaseException) -> str:

@@ -17,11 +17,18 @@ import socket
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from raindrop.errors import OutputExistsError, RaindropError, format_count
 
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks
+    fcntl = None  # type: ignore[assignment]
+
+HAS_LOCKS = fcntl is not None
 LONG_NAME = 128  # bytes; the temporary name of a longer one is made of its hash, as a name has at most 255
+MAX_JSON_BYTES = 256 << 20
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # constants of renameat2(2)
 
 
@@ -29,20 +36,64 @@ AT_FDCWD, RENAME_EXCHANGE = -100, 2  # constants of renameat2(2)
 def run_folder(path: Path) -> Iterator[None]:
     """Create a folder to work in, or use an existing one; partial files that a killed process left in it are deleted.
 
-    If the block fails before anything was written, the folder is removed again.
+    Only one process can have it: the others are refused until it is released, which the system does when the process
+    ends in whatever way. If the block fails before anything was written, the folder is removed again.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RaindropError(f"{path}: the folder cannot be created ({error.strerror}).") from None
-    for partial in path.glob(".*.partial-*"):
-        partial.unlink(missing_ok=True)
-    try:
+    with _locked_folder(path):
+        for partial in path.glob(".*.partial-*"):
+            partial.unlink(missing_ok=True)
+        try:
+            yield
+        except BaseException:
+            with suppress(OSError):
+                path.rmdir()  # succeeds only if it is empty
+            raise
+
+
+@contextmanager
+def _locked_folder(path: Path) -> Iterator[None]:
+    """Have a folder alone, without leaving a file in it."""
+    if fcntl is None:
         yield
-    except BaseException:
-        with suppress(OSError):
-            path.rmdir()  # succeeds only if it is empty
-        raise
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        if not try_lock(descriptor):
+            raise RaindropError(
+                f"{path}: another process is writing a run there. Wait until it has finished, or choose another folder."
+            )
+        yield
+    except NoLocksError as error:
+        raise RaindropError(
+            f"{path}: the file system has no locks ({error}), so two runs could be written into one folder. "
+            "Write the run to a local disk and copy it."
+        ) from None
+    finally:
+        os.close(descriptor)
+
+
+class NoLocksError(OSError):
+    """The file system cannot lock files."""
+
+
+def try_lock(file: int | IO[Any], *, shared: bool = False) -> bool:
+    """Lock an open file until it is closed; False where another process has it locked.
+
+    The system releases the lock when the process ends. Where there are no such locks (Windows) it is always True.
+    """
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise NoLocksError(error.errno, error.strerror) from None
+    return True
 
 
 def refuse_to_overwrite(path: Path) -> None:
@@ -200,6 +251,16 @@ def _without_nan(content: Any) -> Any:
 def write_json(path: str | os.PathLike[str], content: Any) -> None:
     """Write a JSON file atomically."""
     write_text(path, to_json(content, indent=1) + "\n")
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """The content of a JSON file; a ValueError where it is damaged, too large to be ours, or nested without end."""
+    if os.path.getsize(path) > MAX_JSON_BYTES:
+        raise ValueError(f"it is larger than {MAX_JSON_BYTES >> 20} MiB")
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def file_checksum(path: str | os.PathLike[str]) -> str:

@@ -27,8 +27,8 @@ def run_demo(out: Path, num_samples: int, seed: int, console: Console) -> None:
     refuse_to_overwrite(out)
     planted = planted_graph(num_samples, seed=seed)
     table = planted.table
-    table.write(out / "data")
     train, val, test = table.split(seed=seed)
+    table.write(out / "data")
     console.print(f"Created {table!r} in {out / 'data'}")
     console.print(f"Its {len(planted.edges)} planted edges determine the label; no single sensor predicts it.")
 

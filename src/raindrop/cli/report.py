@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -20,6 +19,7 @@ from raindrop.cli.samples import (
 )
 from raindrop.cli.train import Words, read_for
 from raindrop.errors import ConfigError
+from raindrop.files import read_json
 
 if TYPE_CHECKING:  # torch and polars load only when a command needs them
     from raindrop.estimators import SampleEstimator
@@ -156,7 +156,7 @@ def _which_samples(estimator: Any, part: str, left_out: int) -> str:
 def _conversion_notes(data: Path) -> dict[str, str]:
     """What a converter left out or changed, where conversion.json beside the table lists it."""
     try:
-        changes = json.loads((data / "conversion.json").read_text(encoding="utf-8"))["changes"]
+        changes = read_json(data / "conversion.json")["changes"]
         lines = [f"{row['count']:,} {row['unit']}: {row['reason']}" for row in changes]
     except (OSError, ValueError, KeyError, TypeError):
         return {}

@@ -6,7 +6,6 @@ A file gets its name only when it is complete and its checksum is right; until t
 from __future__ import annotations
 
 import http.client
-import json
 import os
 import time
 import urllib.error
@@ -19,8 +18,8 @@ from typing import Any
 
 from raindrop.datasets.publishers import Listing, Publication, Remote
 from raindrop.errors import DataError, format_count
-from raindrop.files import file_checksum, write_json
-from raindrop.table.split_files import read_positions
+from raindrop.files import file_checksum, read_json, write_json
+from raindrop.table.npy_positions import read_positions
 
 CHUNK = 1 << 18
 RETRY_STATUS = (408, 425, 429, 500, 502, 503, 504)
@@ -60,8 +59,8 @@ class Fetcher:
         record = self.folder / RECORD_NAME
         if record.exists():
             try:
-                self.checksums = dict(json.loads(record.read_text(encoding="utf-8")))
-            except ValueError:
+                self.checksums = dict(read_json(record))
+            except (ValueError, TypeError):
                 raise DataError(f"{record}: damaged. Delete it to have the files checked and recorded again.") from None
 
     # ---------------------------------------------------------------- one file
@@ -147,6 +146,8 @@ class Fetcher:
         with urllib.request.urlopen(request, timeout=self.timeout) as response:
             done = _first_byte(response, size)
             length = response.headers.get("Content-Length")
+            if length is not None and not length.strip().isdecimal():
+                raise ConnectionError(f"the server announced {length!r} as the length of the file")
             total = done + int(length) if length is not None else None
             with _PartialFile(partial, done, response.headers.get("ETag") or "") as file:
                 progress(remote.path, done, total)

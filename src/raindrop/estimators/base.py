@@ -127,6 +127,8 @@ class Estimator(Settings, ABC):
         distributed.join()
         within_run = nullcontext() if folder is None or distributed.rank() else run_folder(folder)
         with within_run, limit_threads(self.threads):
+            if folder is not None and resume and distributed.rank() == 0:
+                refuse_other_run(folder, self.identity_)  # again: another run may have ended there just now
             distributed.wait()
             if isinstance(self.model_, DirectModel):
                 self._refuse_train_settings(train_config, tensorboard)

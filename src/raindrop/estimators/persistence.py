@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from raindrop.errors import DataError, ModelFileError, ResumeError, suggest
-from raindrop.files import atomic_file, content_checksum, file_checksum, to_json, write_json
+from raindrop.files import atomic_file, content_checksum, file_checksum, read_json, to_json, write_json
 from raindrop.table.run_split import RunSplit
 from raindrop.version import VERSION
 
@@ -61,7 +61,7 @@ def smallest(tensor: Tensor) -> Tensor:
 def refuse_other_run(folder: Path, identity: str) -> None:
     """Raise where a folder holds the finished model of another run than `identity`, or something like it."""
     try:
-        found = json.loads((folder / "model.json").read_text(encoding="utf-8"))["identity"]
+        found = read_json(folder / "model.json")["identity"]
     except (FileNotFoundError, NotADirectoryError):
         return
     except (OSError, ValueError, KeyError, TypeError):
@@ -81,7 +81,7 @@ def read_model(folder: Path, known: Collection[str]) -> tuple[dict[str, Any], di
         hint = "The run has not finished; continue it with --resume." if started else "Is this a run folder?"
         raise ModelFileError(f"{folder}: there is no model.json. {hint}")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
         checksum = content.pop("checksum", None)
         found = content["format"]
     except (OSError, ValueError, AttributeError, KeyError, TypeError):

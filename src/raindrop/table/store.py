@@ -13,8 +13,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from raindrop.errors import DataError
-from raindrop.files import atomic_folder, file_checksum, write_json
+from raindrop.errors import DataError, first_line, is_reader_failure
+from raindrop.files import atomic_folder, file_checksum, read_json, write_json
 from raindrop.table.time_columns import TimeUnit
 
 FORMAT = 2
@@ -79,14 +79,16 @@ def read_info(folder: Path) -> TableInfo | None:
         return None
     advice = "Delete it to read the table's Parquet files alone, with reference='' since their times count from it"
     try:
-        content = msgspec.json.decode(path.read_bytes())
+        content = read_json(path)
         if isinstance(content, dict) and content.get("format") not in READABLE_FORMATS:
             raise DataError(
                 f"{path}: written in format {content.get('format')!r}, which this version cannot read. "
                 f"{advice}, or use the version that wrote it."
             )
         info = msgspec.convert(content, TableInfo)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (OSError, ValueError, msgspec.MsgspecError) as error:
+        if isinstance(error, DataError):
+            raise
         raise DataError(f"{path}: cannot be read ({error}). {advice}.") from None
     if set(info.written) != set(FILES):
         raise DataError(f"{path}: does not list the files {', '.join(FILES)}. {advice}.")
@@ -202,11 +204,11 @@ def read_frame(path: Path, *, all_text: bool = False, id_column: str = "sample")
             path, glob=False, infer_schema_length=0 if all_text else None, schema_overrides={id_column: pl.String}
         )
     except BaseException as error:
-        if not isinstance(error, (pl.exceptions.PolarsError, OSError)) and type(error).__name__ != "PanicException":
+        if not (is_reader_failure(error) or isinstance(error, (OSError, MemoryError))):
             raise
         raise DataError(
             f"{path}: not a readable {kind} file; it is empty, damaged, truncated or of another kind "
-            f"({str(error).splitlines()[0]}).\nExport or copy it again."
+            f"({first_line(error)}).\nExport or copy it again."
         ) from None
     if frame.width == 1 and any(separator in frame.columns[0] for separator in ";\t|"):
         raise DataError(f"{path}: the columns are not separated by commas. Export it with ',' as separator.")

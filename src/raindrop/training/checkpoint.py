@@ -66,7 +66,7 @@ def load_checkpoint(
         for key, tensor in tensors.items():
             group, _, name = key.partition("/")
             groups[group][name] = tensor
-    except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError, RecursionError) as error:
         raise TrainingError(
             f"{path}: the checkpoint cannot be read ({error}). Remove the run and start again."
         ) from None

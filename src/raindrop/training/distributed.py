@@ -9,11 +9,27 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from raindrop.errors import ConfigError, TrainingError, first_line
+
 
 def join() -> None:
     """Join the other processes where torchrun started several."""
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and dist.is_available() and not dist.is_initialized():
+    if not dist.is_available() or dist.is_initialized() or os.environ.get("WORLD_SIZE", "1").strip() in ("", "0", "1"):
+        return
+    wanted = os.environ["WORLD_SIZE"]
+    missing = [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if not os.environ.get(name)]
+    if missing or not wanted.strip().isdecimal():
+        raise ConfigError(
+            f"WORLD_SIZE={wanted} asks for several processes, but {', '.join(missing) or 'it'} "
+            f"{'are not set' if len(missing) > 1 else 'is not set' if missing else 'is not a number'}.\n"
+            "Start them with 'torchrun --nproc-per-node 2 -m raindrop train ...', or unset WORLD_SIZE for one process."
+        )
+    try:
         dist.init_process_group("gloo")
+    except (RuntimeError, ValueError) as error:
+        raise TrainingError(
+            f"The {wanted} processes cannot reach one another ({first_line(error)}). Start them with torchrun."
+        ) from None
 
 
 def leave() -> None:
