@@ -10,9 +10,9 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 from rich.markup import escape
 
@@ -22,7 +22,7 @@ from raindrop.cli.readings import forecast, impute
 from raindrop.cli.report import explain, report
 from raindrop.cli.samples import console, read_table
 from raindrop.cli.train import Words, evaluate, predict, train
-from raindrop.errors import RaindropError, RaindropWarning, describe_failure
+from raindrop.errors import ConfigError, RaindropError, RaindropWarning, describe_failure
 from raindrop.version import VERSION
 
 app = App(
@@ -158,6 +158,7 @@ def inspect(
     statics: Words = (),
     group: str | None = None,
     picture: Path | None = None,
+    verify: Annotated[bool, Parameter(negative=())] = False,
     seed: int = 0,
 ) -> None:
     """What is in a table: samples, sensors, readings, intervals, labels, and what the gaps alone tell about the label.
@@ -168,12 +169,19 @@ def inspect(
         statics: columns of the samples table to use as static attributes.
         group: column of the samples table whose values a split keeps together.
         picture: also draw it, as .png, .svg or .pdf.
+        verify: compare every byte of the folder with what was written, however large it is.
         seed: of the samples that are looked at closely where there are many.
     """
+    from raindrop.table.checks import CHECKED, VERIFIED
     from raindrop.table.overview import overview
 
-    table = read_table(data, label, statics, group)
+    was_written = (data / "table.json").exists()
+    if verify and not was_written:
+        raise ConfigError(f"{data}: there is no table.json with checksums to verify it by; leave --verify out.")
+    table = read_table(data, label, statics, group, verify=verify)
     console.print(escape(repr(table)))
+    if was_written:
+        console.print(VERIFIED if verify else CHECKED)
     about = overview(table, seed=seed)
     console.print(about)
     if picture is not None:

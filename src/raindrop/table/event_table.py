@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from raindrop.errors import DataError, check_choice, suggest
 from raindrop.table.build import BeforeReference, Duplicates, Unlisted, build_readings
+from raindrop.table.checks import check_checksums, check_fingerprint
 from raindrop.table.frames import require_columns, to_name_tuple
 from raindrop.table.indexing import reading_mask, sample_positions
 from raindrop.table.sample_columns import class_labels, encode_column, group_codes, missing_to_null
@@ -131,12 +132,12 @@ class EventTable:
         return cls.from_frames(columns, samples, **options)
 
     @classmethod
-    def read(cls, folder: str | os.PathLike[str], **options: Any) -> EventTable:
+    def read(cls, folder: str | os.PathLike[str], *, verify: bool = False, **options: Any) -> EventTable:
         """The table in a folder: `events.parquet|csv` and `samples.parquet|csv`.
 
         A folder written by `write` is opened memory-mapped, with the roles it was written with; `label`, `statics` and
         `group` may be changed. For any other folder, or if its Parquet files were edited since, `options` are those of
-        `from_frames`.
+        `from_frames`. With `verify` every byte of a folder that `write` wrote is compared with its checksum.
         """
         _check_options(cls, options)
         options = {name: value for name, value in options.items() if value is not None}
@@ -148,6 +149,8 @@ class EventTable:
             )
         info = read_info(folder)
         if info is not None:
+            if verify and check_checksums(folder, info.written) and arrays_are_usable(folder, info):
+                check_fingerprint(folder, cls._open(folder, info).fingerprint, info.fingerprint)
             if set(options) <= {"label", "statics", "group"} and arrays_are_usable(folder, info):
                 return cls._open(folder, info).with_roles(**options)
             options = info.options_to_rebuild() | options

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -14,7 +15,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from raindrop.errors import DataError, first_line, is_reader_failure
-from raindrop.files import atomic_folder, file_checksum, read_json, write_json
+from raindrop.files import atomic_folder, content_checksum, file_checksum, read_json, to_json, write_json
+from raindrop.table.checks import check_names, check_ranges
 from raindrop.table.time_columns import TimeUnit
 
 FORMAT = 2
@@ -60,6 +62,12 @@ class TableInfo:
     fingerprint: str
     written: dict[str, tuple[int, str]] = field(default_factory=dict)
     """Size and checksum of each file when it was written."""
+    checksum: str = ""
+    """Of all other fields; the folders of older versions have none."""
+
+    def own_checksum(self) -> str:
+        """What `checksum` is when the file is written."""
+        return content_checksum(json.loads(to_json(asdict(replace(self, checksum="")))))
 
     def options_to_rebuild(self) -> dict[str, Any]:
         """Options of `EventTable.from_frames` for the Parquet files: their times already count from the reference."""
@@ -90,6 +98,8 @@ def read_info(folder: Path) -> TableInfo | None:
         if isinstance(error, DataError):
             raise
         raise DataError(f"{path}: cannot be read ({error}). {advice}.") from None
+    if info.checksum and info.checksum != info.own_checksum():
+        raise DataError(f"{path}: changed since the table was written (its checksum does not fit). {advice}.")
     if set(info.written) != set(FILES):
         raise DataError(f"{path}: does not list the files {', '.join(FILES)}. {advice}.")
     return info
@@ -126,7 +136,8 @@ def write_table(
         written = {name: ((partial / name).stat().st_size, file_checksum(partial / name)) for name in FILES}
         for name, write in beside.items():
             write(partial / name)
-        write_json(partial / "table.json", asdict(replace(info, written=written)))
+        info = replace(info, written=written)
+        write_json(partial / "table.json", asdict(replace(info, checksum=info.own_checksum())))
     return folder
 
 
@@ -175,6 +186,8 @@ def open_arrays(folder: Path, info: TableInfo, num_samples: int) -> dict[str, ND
             f"{folder}: 'readings' and 'samples.parquet' disagree. "
             "Delete the folder 'readings' to read the Parquet files instead."
         )
+    check_names(folder, info.sensors, int(offsets[-1]))
+    check_ranges(folder, arrays, len(info.sensors))
     return arrays
 
 
