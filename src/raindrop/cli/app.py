@@ -21,6 +21,7 @@ from raindrop.cli.download import download
 from raindrop.cli.readings import forecast, impute
 from raindrop.cli.report import explain, report
 from raindrop.cli.samples import console, read_table
+from raindrop.cli.sign import sign
 from raindrop.cli.train import Words, evaluate, predict, train
 from raindrop.errors import ConfigError, RaindropError, RaindropWarning, describe_failure
 from raindrop.version import VERSION
@@ -148,6 +149,7 @@ app.command(download)
 app.command(benchmark)
 app.command(explain)
 app.command(report)
+app.command(sign)
 
 
 @app.command

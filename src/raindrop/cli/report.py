@@ -40,6 +40,7 @@ def explain(
     seeds: Folders = (),
     unknown_sensors: Literal["error", "ignore"] = "error",
     seed: int = 0,
+    require_signature: Path | None = None,
 ) -> None:
     """Write an HTML report: metrics of a trained model on a table, its sensor graphs, and explanations by sample.
 
@@ -54,14 +55,18 @@ def explain(
         seeds: runs of the same model with other seeds, to see whether their graphs agree.
         unknown_sensors: readings of sensors that training never saw are an error, or ignored.
         seed: of the choice of samples, of hidden sensors and of every random draw.
+        require_signature: file with a key; a run that was not signed with it (`raindrop sign`) is refused.
     """
     from raindrop.report import check_report_path, report_on, write_report
 
     check_report_path(out)
-    estimator = load_run(run, "samples", otherwise=f"raindrop report {run} {data} --out {out}").set_params(
-        unknown_sensors=unknown_sensors
+    instead = f"raindrop report {run} {data} --out {out}"
+    estimator, *other_seeds = (
+        load_run(each, "samples", otherwise=instead if each == run else "", key=require_signature).set_params(
+            unknown_sensors=unknown_sensors
+        )
+        for each in (run, *seeds)
     )
-    other_seeds = [load_run(other, "samples").set_params(unknown_sensors=unknown_sensors) for other in seeds]
     table = read_for(estimator, data, label)
     chosen = drop_unlabelled({"test": select_run_part(table, run, part, estimator)}, list(estimator.task_.labels))[
         "test"
@@ -96,6 +101,7 @@ def report(
     cases: int = 24,
     unknown_sensors: Literal["error", "ignore"] = "error",
     seed: int = 0,
+    require_signature: Path | None = None,
 ) -> None:
     """Write an HTML report of a run: its model card, settings and training history.
 
@@ -110,13 +116,14 @@ def report(
         cases: how many gaps or forecasts can be selected on the page.
         unknown_sensors: readings of sensors that training never saw are an error, or ignored.
         seed: of what is hidden and of the choice of cases.
+        require_signature: file with a key; a run that was not signed with it (`raindrop sign`) is refused.
     """
     from raindrop.estimators import load
     from raindrop.estimators.readings import ReadingsEstimator
     from raindrop.report import check_report_path, report_on_readings, report_on_run, write_report
 
     path = run / "report.html" if out is None else out
-    estimator = load(run).set_params(unknown_sensors=unknown_sensors)
+    estimator = load(run, key=require_signature).set_params(unknown_sensors=unknown_sensors)
     check_report_path(path)
     name = run.resolve().name
     if isinstance(estimator, ReadingsEstimator):

@@ -21,14 +21,17 @@ if TYPE_CHECKING:  # torch and polars load only when a command needs them
 console = Console(soft_wrap=True, highlight=False)
 
 
-def load_run(run: Path, kind: Literal["samples", "imputer", "forecaster"], *, otherwise: str = "") -> Any:
+def load_run(
+    run: Path, kind: Literal["samples", "imputer", "forecaster"], *, otherwise: str = "", key: Path | None = None
+) -> Any:
     """The estimator that a run holds; where it is of another kind, an error names the command for it.
 
     otherwise: that command, where it is not the one that applies the run.
+    key: file with the key that the run must be signed with.
     """
     from raindrop.estimators import Forecaster, Imputer, SampleEstimator, load
 
-    estimator = load(run)
+    estimator = load(run, key=key)
     kinds = {"samples": SampleEstimator, "imputer": Imputer, "forecaster": Forecaster}
     if isinstance(estimator, kinds[kind]):
         return estimator

@@ -135,6 +135,7 @@ def evaluate(
     seed: int = 0,
     unknown_sensors: Literal["error", "ignore"] = "error",
     out: Path | None = None,
+    require_signature: Path | None = None,
 ) -> None:
     """How good a trained model is on a table, also with sensors hidden.
 
@@ -156,13 +157,14 @@ def evaluate(
         seed: of what is hidden and of the bootstrap.
         unknown_sensors: readings of sensors that were never read in training are an error, or ignored.
         out: JSON file for the metrics.
+        require_signature: file with a key; a run that was not signed with it (`raindrop sign`) is refused.
     """
     from raindrop.estimators import load
     from raindrop.estimators.readings import ReadingsEstimator
     from raindrop.files import refuse_to_overwrite, write_json
     from raindrop.table.hide import hide_random_sensors
 
-    estimator = load(run).set_params(unknown_sensors=unknown_sensors)
+    estimator = load(run, key=require_signature).set_params(unknown_sensors=unknown_sensors)
     task = estimator.task_
     refuse_options_of_other_runs(
         estimator,
@@ -217,6 +219,7 @@ def predict(
     part: Literal["all", "train", "val", "test"] = "all",
     coverage: float | None = None,
     by_class: bool = False,
+    require_signature: Path | None = None,
 ) -> None:
     """Predictions for every sample of a table: class probabilities, labels or quantities. Needs no labels.
 
@@ -228,6 +231,7 @@ def predict(
         part: all samples, or train, val or test of the run's own split.
         coverage: also give the possible classes, or an interval, that contain the truth this often, such as 0.9.
         by_class: let the coverage hold for each class by itself, however rare it is.
+        require_signature: file with a key; a run that was not signed with it (`raindrop sign`) is refused.
     """
     from raindrop.tasks.conformal import require_coverage
     from raindrop.tasks.predictions import require_writable
@@ -235,7 +239,9 @@ def predict(
     require_writable(out)
     if coverage is not None:
         require_coverage(coverage)
-    estimator = load_run(run, "samples").set_params(unknown_sensors=unknown_sensors, progress=True)
+    estimator = load_run(run, "samples", key=require_signature).set_params(
+        unknown_sensors=unknown_sensors, progress=True
+    )
     if by_class and not estimator.task_type.coverage_by_class:
         raise ConfigError(f"--by-class has no effect with the task '{estimator.task_type.name}'; leave it out.")
     chosen = select_run_part(read_table(data, None, (), None), run, part, estimator)

@@ -22,7 +22,7 @@ from raindrop.batch.collate import BatchSource
 from raindrop.batch.scaling import Scaler
 from raindrop.errors import ConfigError
 from raindrop.estimators.inputs import time_window
-from raindrop.estimators.persistence import refuse_other_run, smallest, write_model
+from raindrop.estimators.persistence import check_weights, refuse_other_run, smallest, write_model
 from raindrop.estimators.settings import Settings
 from raindrop.files import content_checksum, refuse_to_overwrite, run_folder
 from raindrop.hardware import limit_threads, resolve_device
@@ -253,6 +253,7 @@ class Estimator(Settings, ABC):
             group, _, key = name.partition("/")
             groups[group][key] = tensor
         self._restore_state(about["state"], {name: tensor.numpy() for name, tensor in groups["state"].items()})
+        check_weights(groups["model"], lambda: entry.model(model_config, self._spec()))
         with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced; leave no trace of the draw
             self.model_ = entry.model(model_config, self._spec())
         self.model_.load_state_dict(groups["model"])

@@ -63,10 +63,10 @@ def train(
     optimiser = kind(parameters, lr=config.learning_rate, weight_decay=config.weight_decay)
     ema = _copy(model) if config.ema_decay else None
     best: dict[str, Tensor] | None = None
-    progress = Progress(identity)
+    progress = Progress(identity, threads=torch.get_num_threads(), processes=distributed.size())
     checkpoint = None if run is None else run / "checkpoint.safetensors"
     if resume and checkpoint is not None and checkpoint.exists():
-        progress, ema, best = load_checkpoint(checkpoint, model, optimiser, identity)
+        progress, ema, best = load_checkpoint(checkpoint, model, optimiser, progress)
     if validation is not None:
         task.require_judgeable(cast(NDArray[Any], validation.truth), metric)
     if config.batch_readings:
