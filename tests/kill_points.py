@@ -56,7 +56,7 @@ def die_before(arguments: list[str], number: int, counted: Path) -> None:
     from raindrop.cli.app import main
 
     try:
-        main(arguments)
+        write_table(*arguments[1:]) if arguments[0] == "write" else main(arguments)
     except SystemExit as end:
         if end.code:
             raise

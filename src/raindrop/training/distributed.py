@@ -61,17 +61,18 @@ def wait() -> None:
         dist.barrier()
 
 
-def average_gradients(parameters: Iterable[nn.Parameter], samples: int, loss: float) -> float:
-    """Each process's gradient and loss are means over its own samples; make them means over all, return the loss."""
+def average_gradients(parameters: Iterable[nn.Parameter], weight: float, loss: float) -> float:
+    """Each process's gradient and loss are means over its own samples, whose total weight is given; make them means
+    over all samples, and return the loss."""
     if size() == 1:
         return loss
     learned = [parameter for parameter in parameters if parameter.requires_grad]
     flat = torch.cat(
-        [(torch.zeros_like(p) if p.grad is None else p.grad).flatten() * samples for p in learned]
-        + [torch.tensor([loss * samples, float(samples)])]
+        [(torch.zeros_like(p) if p.grad is None else p.grad).flatten() * weight for p in learned]
+        + [torch.tensor([loss * weight, weight])]
     )
     dist.all_reduce(flat)
-    flat = flat[:-1] / flat[-1].clamp_min(1)
+    flat = flat[:-1] / flat[-1].clamp_min(1e-12)
     for parameter, gradient in zip(learned, flat[:-1].split([p.numel() for p in learned]), strict=True):  # type: ignore[no-untyped-call]
         parameter.grad = gradient.view_as(parameter).clone()
     return float(flat[-1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import multiprocessing
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 from command_line import Ask
-from kill_points import die_before
+from kill_points import die_before, write_table
 from learnable import easy_table, words
 
 from raindrop.cli.app import main
@@ -23,11 +24,14 @@ COMMANDS = {
     "train, a network": f"train DATA --out OUT {' '.join(NETWORK)}",
     "predict": "predict RUN DATA --out OUT.parquet",
     "evaluate": "evaluate RUN DATA --out OUT.json",
-    "sign": "sign RUN --key KEY",
+    "sign": "sign OUT --key KEY",
+    "write a table over another": "write DATA OUT",
     "report": "report RUN --out OUT.html",
     "convert": "convert p12 RAW --out OUT",
     "inspect": "inspect DATA --picture OUT.svg",
 }
+BEFORE = {"sign": "RUN", "write a table over another": "OTHER"}
+"""What is in the place of the output before the command."""
 RESUMED = ("train, trees", "train, a network")
 
 
@@ -40,11 +44,12 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     raw = folder / "raw" / "set-a"
     raw.mkdir(parents=True)
     for record in (132539, 132540):
-        rows = f"00:00,RecordID,{record}\n00:00,Age,60\n00:00,Gender,1\n00:00,Height,170\n00:00,ICUType,2\n00:00,Weight,70\n"
+        rows = f"00:00,RecordID,{record}\n00:00,Age,60\n00:00,Gender,1\n00:00,ICUType,2\n00:00,Weight,70\n"
         (raw / f"{record}.txt").write_text(f"Time,Parameter,Value\n{rows}00:07,HR,73\n00:37,HR,77\n")
     outcomes = "RecordID,SAPS-I,SOFA,Length_of_stay,Survival,In-hospital_death\n132539,6,1,5,-1,0\n132540,16,8,3,-1,1\n"
     (folder / "raw" / "Outcomes-a.txt").write_text(outcomes)
-    return {"DATA": data, "RUN": folder / "run", "KEY": folder / "key", "RAW": folder / "raw"}
+    other = easy_table(12, classes=("ill", "well"), seed=1).write(folder / "other")
+    return {"OTHER": other, "DATA": data, "RUN": folder / "run", "KEY": folder / "key", "RAW": folder / "raw"}
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +72,12 @@ def visible(folder: Path) -> dict[str, str]:
     }
 
 
+def run_again(given: list[str]) -> bool:
+    """Run a command to its end."""
+    write_table(*given[1:]) if given[0] == "write" else main(given)
+    return True
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_killed_at_every_file_operation(
@@ -79,6 +90,8 @@ def test_killed_at_every_file_operation(
     def run(folder: Path, number: int) -> bool:
         """Whether the command came to its end."""
         folder.mkdir()
+        if name in BEFORE:
+            shutil.copytree(places[BEFORE[name]], folder / "out")
         process = fresh.Process(target=die_before, args=(arguments(folder / "out"), number, tmp_path / "counted"))
         process.start()
         process.join(120)
@@ -88,16 +101,23 @@ def test_killed_at_every_file_operation(
     assert run(tmp_path / "whole", 0)
     operations = int((tmp_path / "counted").read_text())
     assert operations >= 3
-    new = set(visible(tmp_path / "whole"))
+    new, old = visible(tmp_path / "whole"), {}
+    if name in BEFORE:
+        (tmp_path / "before").mkdir()
+        shutil.copytree(places[BEFORE[name]], tmp_path / "before" / "out")
+        old = visible(tmp_path / "before")
     for number in range(1, operations + 1):
         folder = tmp_path / f"killed {number}"
         assert not run(folder, number)
-        found = set(visible(folder))
+        found = visible(folder)
+        is_new = found == new if name in BEFORE else set(found) == set(new)  # a run has times of the clock in it
         if name not in RESUMED:
-            assert found in (set(), new), f"half of it after operation {number}: {sorted(found)}"
-        again = arguments(folder / "out") + ["--resume"] * (name in RESUMED)
-        code, _, errors = ask(*again)
-        assert code == 0 or (found == new and "exists already" in errors), (number, errors)
-        assert set(visible(folder)) == new
-        leftovers = [path.name for path in folder.rglob(".*") if ".partial-" in path.name]
-        assert leftovers == [] or found == new
+            assert is_new or found == old, f"half of it before operation {number}: {sorted(found)}"
+        if name in BEFORE:
+            assert run_again(arguments(folder / "out"))
+            assert visible(folder) == new
+            continue
+        code, _, errors = ask(*arguments(folder / "out"), *["--resume"] * (name in RESUMED))
+        assert code == 0 or (is_new and "exists already" in errors), (number, errors)
+        assert set(visible(folder)) == set(new)
+        assert is_new or [path.name for path in folder.rglob(".*") if ".partial-" in path.name] == []
