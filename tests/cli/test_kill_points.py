@@ -13,26 +13,23 @@ from typing import Any
 import pytest
 from command_line import Ask
 from kill_points import die_before, write_table
-from learnable import easy_table, words
+from learnable import easy_table
 
 from raindrop.cli.app import main
 
 TREES = ("--model", "trees", "--set", "model.rounds=2", "model.min_samples=2")
-NETWORK = ("--preset", "paper", "--set", *words(train__epochs=1))
 COMMANDS = {
     "train, trees": f"train DATA --out OUT {' '.join(TREES)}",
-    "train, a network": f"train DATA --out OUT {' '.join(NETWORK)}",
     "predict": "predict RUN DATA --out OUT.parquet",
     "evaluate": "evaluate RUN DATA --out OUT.json",
     "sign": "sign OUT --key KEY",
     "write a table over another": "write DATA OUT",
     "report": "report RUN --out OUT.html",
     "convert": "convert p12 RAW --out OUT",
-    "inspect": "inspect DATA --picture OUT.svg",
 }
 BEFORE = {"sign": "RUN", "write a table over another": "OTHER"}
 """What is in the place of the output before the command."""
-RESUMED = ("train, trees", "train, a network")
+RESUMED = ("train, trees",)
 
 
 @pytest.fixture(scope="module")

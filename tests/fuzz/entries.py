@@ -177,16 +177,16 @@ def command(*words: object) -> str:
 def csv_table(rng: Rng, home: Home) -> str:
     folder, rows = home.fresh(), [["sample", "time", "sensor", "value"]]
     rows += [[f"s{at % 4}", str(at), "HR", str(at * 1.5)] for at in range(int(rng.integers(0, 12)))]
-    for _ in range(int(rng.integers(0, 4))):
+    for _ in range(int(rng.integers(0, 3))):
         row = rows[int(rng.integers(len(rows)))]
-        if row:
+        if row and row is not rows[0]:
             row[int(rng.integers(len(row)))] = CELLS[int(rng.integers(len(CELLS)))]
     if rng.random() < 0.1:
         rows.append(["x"] * int(rng.integers(8)))
     text = "\n".join(",".join(row) for row in rows).encode("utf-8", "surrogatepass")
     (folder / "events.csv").write_bytes(damage(text, rng) if rng.random() < 0.2 else text)
     if rng.random() < 0.6:
-        cells = [CELLS[int(rng.integers(len(CELLS)))] for _ in range(4)]
+        cells = [CELLS[int(rng.integers(len(CELLS)))] if rng.random() < 0.3 else "yes" for _ in range(4)]
         lines = "\n".join(f"s{at},{cell}" for at, cell in enumerate(cells))
         (folder / "samples.csv").write_text(f"sample,label\n{lines}\n", encoding="utf-8", errors="replace")
     is_sound(EventTable.read(folder))
@@ -244,7 +244,8 @@ def odd_parquet(rng: Rng, home: Home) -> str:
             else (pl.String, pl.Float64)[name in ("time", "value")]
         )
         try:
-            columns[name] = pl.Series(name, [1, 2, None, 4]).cast(kind, strict=False)
+            numbers = [1, 2, None if rng.random() < 0.1 else 3, 4]
+            columns[name] = pl.Series(name, numbers).cast(kind, strict=False)
         except pl.exceptions.PolarsError:
             columns[name] = pl.Series(name, [None] * 4, dtype=kind)
     pl.DataFrame(columns).write_parquet(folder / "events.parquet")
@@ -329,7 +330,8 @@ def settings(rng: Rng, home: Home) -> str:
     name = sorted(MODELS)[int(rng.integers(len(MODELS)))]
     keys = [f"train.{key}" for key in configs.describe(TrainConfig)]
     keys += [f"model.{key}" for key in configs.to_dict(configs.make(MODELS[name].config))]
-    chosen = {keys[int(rng.integers(len(keys)))]: VALUES[int(rng.integers(len(VALUES)))] for _ in range(2)}
+    values = [1, 2, 0.5, 3, 1.0] if rng.random() < 0.5 else VALUES
+    chosen = {keys[int(rng.integers(len(keys)))]: values[int(rng.integers(len(values)))] for _ in range(2)}
     estimator = rd.Classifier(name, preset="paper" if "paper" in MODELS[name].presets else "tuned", config=chosen)
     resolved = estimator.resolved()
     for group in resolved.values():
@@ -344,7 +346,10 @@ def settings(rng: Rng, home: Home) -> str:
 def toml_file(rng: Rng, home: Home) -> str:
     path = home.fresh() / "a.toml"
     text = b"[train]\nepochs = 3\nlearning_rate = 1e-3\n[model]\nhidden = 8\n[model.graph]\nheads = 2\n"
-    path.write_bytes(damage(text, rng))
+    if rng.random() < 0.5:
+        numbers = (b"3", b"1e-3", b"8", b"2")
+        text = text.replace(numbers[int(rng.integers(4))], str(rng.choice([-1, 0, 5, 1e30, 0.5])).encode())
+    path.write_bytes(damage(text, rng) if rng.random() < 0.5 else text)
     rd.Classifier(config=configs.read_toml(path)).resolved()
     return ""
 
