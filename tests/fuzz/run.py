@@ -92,7 +92,7 @@ def fuzz(minutes: float, first: int, inputs: int | None) -> int:
             share = SHARES.get(name, 1.0)
             if share < 1 and seed % round(1 / share):
                 continue
-            outcome, why, memory = worker.ask(name, seed, SECONDS + 120 * started)  # a new one has to import first
+            outcome, why, memory = worker.ask(name, seed, SECONDS + 600 * started)  # a new one has to import first
             started, most, done = False, max(most, memory), done + 1
             counts[name][outcome] += 1
             if outcome not in ("right", "refused"):
