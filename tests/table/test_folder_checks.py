@@ -8,7 +8,7 @@ import pytest
 from refusal import refused
 
 from raindrop.cli.app import main
-from raindrop.table import checks
+from raindrop.table import folder_checks as checks
 from raindrop.table.event_table import EventTable
 
 

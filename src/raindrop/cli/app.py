@@ -10,9 +10,9 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Any, NoReturn
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError
 from rich.console import Console
 from rich.markup import escape
 
@@ -20,10 +20,11 @@ from raindrop.cli.benchmark import benchmark
 from raindrop.cli.download import download
 from raindrop.cli.readings import forecast, impute
 from raindrop.cli.report import explain, report
-from raindrop.cli.samples import console, read_table
+from raindrop.cli.samples import console
 from raindrop.cli.sign import sign
-from raindrop.cli.train import Words, evaluate, predict, train
-from raindrop.errors import ConfigError, RaindropError, RaindropWarning, describe_failure
+from raindrop.cli.tables import export_table, import_table, inspect
+from raindrop.cli.train import evaluate, predict, train
+from raindrop.errors import RaindropError, RaindropWarning, describe_failure, printable
 from raindrop.version import VERSION
 
 app = App(
@@ -41,11 +42,13 @@ STOPPED = "Stopped. What was saved is kept; a training run continues with --resu
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; whatever goes wrong is one message and an exit code, never a traceback unless it is a bug."""
     app.version = VERSION
-    warnings.showwarning = _print_warning
     try:
         with _stopped_by_sigterm():
             command, bound, _ = app.parse_args(arguments, print_error=False, exit_on_error=False)
-            command(*bound.args, **bound.kwargs)
+            with warnings.catch_warnings():
+                warnings.showwarning = _print_warning
+                warnings.simplefilter("always", RaindropWarning)
+                command(*bound.args, **bound.kwargs)
             sys.stdout.flush()
     except CycloptsError as error:
         _fail(str(error), NOT_UNDERSTOOD)
@@ -93,7 +96,7 @@ def _stopped_by_sigterm() -> Iterator[None]:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    _print_to_stderr(f"[bold red]error:[/] {escape(message)}")
+    _print_to_stderr(f"[bold red]error:[/] {escape(printable(message))}")
     sys.exit(code)
 
 
@@ -118,7 +121,7 @@ def _print_warning(
 ) -> None:
     """One line for a person; warnings of other packages keep Python's form."""
     if issubclass(category, RaindropWarning):
-        _print_to_stderr(f"[bold yellow]note:[/] {escape(str(message))}")
+        _print_to_stderr(f"[bold yellow]note:[/] {escape(printable(str(message)))}")
     else:
         sys.stderr.write(warnings.formatwarning(message, category, filename, lineno))
 
@@ -150,44 +153,9 @@ app.command(benchmark)
 app.command(explain)
 app.command(report)
 app.command(sign)
-
-
-@app.command
-def inspect(
-    data: Path,
-    *,
-    label: str | None = None,
-    statics: Words = (),
-    group: str | None = None,
-    picture: Path | None = None,
-    verify: Annotated[bool, Parameter(negative=())] = False,
-    seed: int = 0,
-) -> None:
-    """What is in a table: samples, sensors, readings, intervals, labels, and what the gaps alone tell about the label.
-
-    Args:
-        data: folder with events.parquet or .csv, and samples.parquet or .csv.
-        label: column of the samples table to predict.
-        statics: columns of the samples table to use as static attributes.
-        group: column of the samples table whose values a split keeps together.
-        picture: also draw it, as .png, .svg or .pdf.
-        verify: compare every byte of the folder with what was written, however large it is.
-        seed: of the samples that are looked at closely where there are many.
-    """
-    from raindrop.table.checks import CHECKED, VERIFIED
-    from raindrop.table.overview import overview
-
-    was_written = (data / "table.json").exists()
-    if verify and not was_written:
-        raise ConfigError(f"{data}: there is no table.json with checksums to verify it by; leave --verify out.")
-    table = read_table(data, label, statics, group, verify=verify)
-    console.print(escape(repr(table)))
-    if was_written:
-        console.print(VERIFIED if verify else CHECKED)
-    about = overview(table, seed=seed)
-    console.print(about)
-    if picture is not None:
-        console.print(f"wrote the picture to {escape(str(about.save(picture)))}")
+app.command(import_table, name="import")
+app.command(export_table)
+app.command(inspect)
 
 
 if __name__ == "__main__":

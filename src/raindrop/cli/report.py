@@ -14,10 +14,10 @@ from raindrop.cli.samples import (
     find_run_parts,
     labelled_samples,
     load_run,
-    read_table,
     select_run_part,
 )
-from raindrop.cli.train import Words, read_for
+from raindrop.cli.table_options import DEFAULT, TableOptions, Words, read_table
+from raindrop.cli.train import with_label_of
 from raindrop.errors import ConfigError
 from raindrop.files import read_json
 
@@ -41,6 +41,7 @@ def explain(
     unknown_sensors: Literal["error", "ignore"] = "error",
     seed: int = 0,
     require_signature: Path | None = None,
+    options: TableOptions = DEFAULT,
 ) -> None:
     """Write an HTML report: metrics of a trained model on a table, its sensor graphs, and explanations by sample.
 
@@ -67,10 +68,9 @@ def explain(
         )
         for each in (run, *seeds)
     )
-    table = read_for(estimator, data, label)
-    chosen = drop_unlabelled({"test": select_run_part(table, run, part, estimator)}, list(estimator.task_.labels))[
-        "test"
-    ]
+    table = with_label_of(estimator, read_table(data, options), label)
+    chosen = select_run_part(table, run, part, estimator)
+    chosen = drop_unlabelled({"test": chosen}, list(estimator.task_.labels))["test"]
     notes = {"Samples": _which_samples(estimator, part, len(table) - len(chosen)), **_conversion_notes(data)}
     with console.status("training trees as a baseline ..."):
         baselines = _trees(run, table, estimator) if trees else {}
@@ -102,6 +102,7 @@ def report(
     unknown_sensors: Literal["error", "ignore"] = "error",
     seed: int = 0,
     require_signature: Path | None = None,
+    options: TableOptions = DEFAULT,
 ) -> None:
     """Write an HTML report of a run: its model card, settings and training history.
 
@@ -131,7 +132,7 @@ def report(
             write_report(report_on_readings(estimator, title=name), path)
             more = f"for errors and gaps: raindrop report {run} DATA --out {path.name}"
         else:
-            table = read_table(data, None, (), None)
+            table = read_table(data, options)
             chosen = select_run_part(table, run, part, estimator)
             notes = {"Samples": _which_samples(estimator, part, len(table) - len(chosen)), **_conversion_notes(data)}
             with console.status("hiding readings and filling gaps ..."):

@@ -101,7 +101,7 @@ def read_model(
         raise ModelFileError(f"{path}: changed since it was written (its checksum does not fit). Copy the run again.")
     if key is not None:
         require_signature(folder, checksum, key)
-    if content.get("model") not in known:
+    if not isinstance(content.get("model"), str) or content["model"] not in known:
         raise ModelFileError(
             f"{path}: unknown model '{content.get('model')}': {suggest(str(content.get('model')), known)}"
         )

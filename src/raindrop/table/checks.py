@@ -1,83 +1,50 @@
-"""Whether a table's folder holds what was written to it: cheap checks at every opening, every byte on request."""
+"""What checks of rows share: the names of the tables in messages, rows that are refused, rows that are left out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from raindrop.errors import DataError, format_count
-from raindrop.files import file_checksum
-
-BLOCK = 1 << 20  # readings
-WHOLE_BLOCKS, SAMPLED_BLOCKS = 128, 64  # up to 128 blocks all are looked at; of more, 64 that are spread evenly
-CHECKED = "checked: names, counts, and the range of times, sensors and values; --verify compares every byte"
-VERIFIED = "verified: every file has the checksum, and the table the fingerprint, that it was written with"
 
 
-def check_names(folder: Path, sensors: tuple[str, ...], num_readings: int) -> None:
-    """Raise unless the Parquet file has these sensors, in this order, and as many readings as the arrays."""
-    path = folder / "events.parquet"
-    kind = pl.read_parquet_schema(path).get("sensor")
-    if isinstance(kind, pl.Enum) and tuple(kind.categories.to_list()) != sensors:
+@dataclass(frozen=True)
+class Sources:
+    """The names of the two tables in messages."""
+
+    events: str = "events"
+    samples: str = "samples"
+
+    @classmethod
+    def from_option(cls, source: str | tuple[str, str] | None) -> Sources:
+        """One name for both tables, or one each."""
+        if isinstance(source, tuple):
+            return cls(*source)
+        return cls(f"{source} events", f"{source} samples") if source else cls()
+
+
+def reject_rows(
+    rows: pl.DataFrame,
+    wrong: pl.Expr | pl.Series,
+    source: str,
+    fault: str,
+    rule: str,
+    fix: str = "; drop these rows or fix the export",
+) -> None:
+    """Raise if any row is `wrong`; the message has the source, the fault, how many rows, the first one and the fix."""
+    bad = rows.filter(wrong)
+    if len(bad):
+        first = bad.row(0, named=True)
+        place = [f", {name} '{first[name]}'" for name in ("sample", "sensor") if first[name] is not None]
         raise DataError(
-            f"{folder / 'table.json'}: its sensors are not those of events.parquet, or in another order, so readings "
-            "would get the wrong names.\nDelete table.json to read the Parquet files alone, or copy the table again."
-        )
-    rows = int(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
-    if rows != num_readings:
-        raise DataError(
-            f"{folder}: events.parquet has {rows:,} readings and the folder 'readings' {num_readings:,}. "
-            "Delete the folder 'readings' to read the Parquet files instead."
+            f"{source}: {format_count(len(bad), len(rows), 'rows')} {fault} "
+            f"(first: row {first['row'] + 1:,}{''.join(place)}).\n{rule}{fix}."
         )
 
 
-def check_ranges(folder: Path, arrays: Mapping[str, NDArray[Any]], num_sensors: int) -> None:
-    """Raise if a time or value is not finite or a sensor code belongs to no sensor; very long arrays are sampled."""
-    length = len(arrays["sensor"])
-    blocks = np.arange(-(-length // BLOCK))
-    if len(blocks) > WHOLE_BLOCKS:
-        blocks = np.unique(np.linspace(0, blocks[-1], SAMPLED_BLOCKS).astype(np.int64))
-    problems = {
-        "sensor": f"sensor codes are outside 0 to {num_sensors - 1:,}",
-        "time": "times are not finite",
-        "value": "values are not finite",
-    }
-    for name, what in problems.items():
-        wrong, first, seen = 0, -1, 0
-        for block in blocks:
-            part = arrays[name][block * BLOCK : (block + 1) * BLOCK]
-            bad = (part < 0) | (part >= num_sensors) if name == "sensor" else ~np.isfinite(part)
-            found = np.flatnonzero(bad)
-            if len(found) and first < 0:
-                first = int(block * BLOCK + found[0])
-            wrong, seen = wrong + len(found), seen + len(part)
-        if wrong:
-            raise DataError(
-                f"{folder / 'readings' / name}.npy: {format_count(wrong, seen, what)} (first: reading {first:,}); the "
-                "file is damaged.\nDelete the folder 'readings' to read the Parquet files instead."
-            )
-
-
-def check_checksums(folder: Path, written: Mapping[str, tuple[int, str]]) -> bool:
-    """True; raise unless every file is, byte for byte, the one that was written, however large it is."""
-    for name, (_, checksum) in written.items():
-        if not (folder / name).exists() or file_checksum(folder / name) != checksum:
-            raise DataError(
-                f"{folder / name}: not the file that was written with this table; damaged, edited or missing.\n"
-                "Copy the table again, or write it anew from its source."
-            )
-    return True
-
-
-def check_fingerprint(folder: Path, found: str, written: str) -> None:
-    """Raise unless a table has the fingerprint that its folder was written with."""
-    if found != written:
-        raise DataError(
-            f"{folder}: the table is not the one that was written (its fingerprint is {found}, not {written}).\n"
-            "Copy the table again, or write it anew from its source."
-        )
+def drop_rows(rows: pl.DataFrame, condition: pl.Expr | pl.Series, dropped: dict[str, int], reason: str) -> pl.DataFrame:
+    """The rows without those that meet the condition, whose number is added to `dropped`."""
+    kept = rows.filter(~condition)
+    dropped[reason] = len(rows) - len(kept)
+    return kept
