@@ -82,6 +82,7 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any], dict[str, Any]], None], str
     "double precision": (retyped(torch.float64), "are torch.float64, which torch.float32 cannot hold"),
     "true and false": (retyped(torch.bool), "are torch.bool"),
     "nothing": (lambda about, weights: weights.pop(next(n for n in weights if n.startswith("model"))), "are missing"),
+    "a model that is no name": (lambda about, weights: about.update(model={"a": []}), "unknown model"),
     "no versions": (lambda about, weights: about.update(versions=3, task=None), "an unknown version"),
 }
 
