@@ -83,6 +83,10 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any], dict[str, Any]], None], str
     "true and false": (retyped(torch.bool), "are torch.bool"),
     "nothing": (lambda about, weights: weights.pop(next(n for n in weights if n.startswith("model"))), "are missing"),
     "a model that is no name": (lambda about, weights: about.update(model={"a": []}), "unknown model"),
+    "a sensor that is no name": (
+        lambda about, weights: about["scaler"].update(sensors=[{"a": 1}, "b", "c"]),
+        "sensors have names",
+    ),
     "no versions": (lambda about, weights: about.update(versions=3, task=None), "an unknown version"),
 }
 
