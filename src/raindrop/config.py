@@ -107,7 +107,7 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise ConfigError(f"{path}: there is no such settings file.") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}).") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: not a valid TOML file ({error}).") from None
 
 

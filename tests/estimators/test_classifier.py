@@ -428,7 +428,7 @@ def test_an_unknown_name_suggests_the_near_one(options: dict[str, Any], message:
 
 def test_a_run_is_logged_and_saved_and_a_failed_one_leaves_nothing(table: EventTable, tmp_path: Path) -> None:
     clf = quick(2).fit(table, run=tmp_path / "deep/run")
-    names = ["checkpoint.safetensors", "log.jsonl", "model.json", "model.safetensors"]
+    names = ["checkpoint.safetensors", "log.jsonl", "model.json", "model.safetensors", "split.parquet"]
     assert sorted(path.name for path in (tmp_path / "deep/run").iterdir()) == names
     assert np.array_equal(load(tmp_path / "deep/run").predict_proba(table), clf.predict_proba(table))
     assert refused(clf.fit, table, run=tmp_path / "deep/run", error=OutputExistsError)

@@ -377,10 +377,10 @@ def test_tensorboard_without_a_folder_is_refused(learning: Collator) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"epochs": 0}, "epochs must be at least 1, not 0"),
+        ({"epochs": 0}, "epochs must be at least 1 and at most 10,000,000, not 0"),
         ({"holdout": 1.0}, "holdout must be at least 0 and below 1"),
-        ({"learning_rate": 0.0}, "learning_rate must be positive"),
-        ({"learning_rate": math.nan}, "learning_rate must be positive"),
+        ({"learning_rate": 0.0}, "learning_rate must be above 0"),
+        ({"learning_rate": math.nan}, "learning_rate must be above 0"),
         ({"weight_decay": -0.1}, "weight_decay must be at least 0"),
         ({"max_grad_norm": -1.0}, "max_grad_norm must be at least 0"),
         ({"patience": -1}, "patience must be at least 0"),

@@ -12,6 +12,7 @@ from raindrop.benchmark.aggregate import Summary
 from raindrop.benchmark.comparison import format_metric
 from raindrop.benchmark.spec import column_name
 from raindrop.files import atomic_file, write_text
+from raindrop.table.csv_text import write_csv
 from raindrop.tasks.metrics import metric_title
 
 Grid = tuple[str, list[str], list[list[str]]]  # heading, column names, rows of cells
@@ -24,7 +25,7 @@ def write_tables(summary: Summary, folder: Path) -> list[Path]:
     write_text(paths[0], markdown(summary))
     write_text(paths[1], latex(summary))
     with atomic_file(paths[2]) as partial:
-        summary.results.write_csv(partial)
+        write_csv(summary.results, partial)
     return paths
 
 

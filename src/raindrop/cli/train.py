@@ -135,6 +135,7 @@ def evaluate(
     seed: int = 0,
     unknown_sensors: Literal["error", "ignore"] = "error",
     out: Path | None = None,
+    require_signature: Path | None = None,
     options: ReadOptions = DEFAULT,
 ) -> None:
     """How good a trained model is on a table, also with sensors hidden.
@@ -157,13 +158,14 @@ def evaluate(
         seed: of what is hidden and of the bootstrap.
         unknown_sensors: readings of sensors that were never read in training are an error, or ignored.
         out: JSON file for the metrics.
+        require_signature: file with a key; a run that was not signed with it (`raindrop sign`) is refused.
     """
     from raindrop.estimators import load
     from raindrop.estimators.readings import ReadingsEstimator
     from raindrop.files import refuse_to_overwrite, write_json
     from raindrop.table.hide import hide_random_sensors
 
-    estimator = load(run).set_params(unknown_sensors=unknown_sensors)
+    estimator = load(run, key=require_signature).set_params(unknown_sensors=unknown_sensors)
     task = estimator.task_
     refuse_options_of_other_runs(
         estimator,
@@ -184,7 +186,7 @@ def evaluate(
         table = read_table(data, options)
     else:
         table = with_label_of(estimator, read_table(data, options, cutoff=cutoff), label)
-    chosen = select_run_part(table, run, part) if split is None else select_split_part(table, split, part)
+    chosen = select_run_part(table, run, part, estimator) if split is None else select_split_part(table, split, part)
     if predicts_readings:
         hidden = HiddenReadings(hide_readings, hide_blocks, hide_sensors, horizons, parse_cutoff(cutoff), seed)
         return evaluate_readings(estimator, chosen, hidden, out)
@@ -221,6 +223,7 @@ def predict(
     part: Literal["all", "train", "val", "test"] = "all",
     coverage: float | None = None,
     by_class: bool = False,
+    require_signature: Path | None = None,
     options: TableOptions = DEFAULT,
 ) -> None:
     """Predictions for every sample of a table: class probabilities, labels or quantities. Needs no labels.
@@ -233,6 +236,7 @@ def predict(
         part: all samples, or train, val or test of the run's own split.
         coverage: also give the possible classes, or an interval, that contain the truth this often, such as 0.9.
         by_class: let the coverage hold for each class by itself, however rare it is.
+        require_signature: file with a key; a run that was not signed with it (`raindrop sign`) is refused.
     """
     from raindrop.tasks.conformal import require_coverage
     from raindrop.tasks.predictions import require_writable
@@ -240,10 +244,12 @@ def predict(
     require_writable(out)
     if coverage is not None:
         require_coverage(coverage)
-    estimator = load_run(run, "samples").set_params(unknown_sensors=unknown_sensors, progress=True)
+    estimator = load_run(run, "samples", key=require_signature).set_params(
+        unknown_sensors=unknown_sensors, progress=True
+    )
     if by_class and not estimator.task_type.coverage_by_class:
         raise ConfigError(f"--by-class has no effect with the task '{estimator.task_type.name}'; leave it out.")
-    chosen = select_run_part(read_table(data, options), run, part)
+    chosen = select_run_part(read_table(data, options), run, part, estimator)
     by = {"by_class": True} if by_class else {}
     predicted = estimator.predict_table(chosen, coverage=coverage, **by)
     predicted.write(out)

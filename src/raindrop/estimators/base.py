@@ -22,13 +22,13 @@ from raindrop.batch.collate import BatchSource
 from raindrop.batch.scaling import Scaler
 from raindrop.errors import ConfigError
 from raindrop.estimators.inputs import shared_times_warning, time_window
-from raindrop.estimators.persistence import refuse_other_run, smallest, write_model
+from raindrop.estimators.persistence import check_weights, refuse_other_run, smallest, write_model
 from raindrop.estimators.settings import Settings
 from raindrop.files import content_checksum, refuse_to_overwrite, run_folder
 from raindrop.hardware import limit_threads, resolve_device
 from raindrop.models.base import DataSpec, DirectModel, Model
 from raindrop.table.event_table import EventTable
-from raindrop.table.split_files import write_parts
+from raindrop.table.run_split import RunSplit
 from raindrop.tasks.base import Task
 from raindrop.training import distributed
 from raindrop.training.distill import soft_targets
@@ -46,6 +46,10 @@ class Estimator(Settings, ABC):
     scaler_: Scaler
     history_: list[dict[str, Any]]
     notes_: dict[str, Any]
+    split_checksum_: str | None
+    split_: RunSplit | None
+    """Which samples it was trained on; None where they cannot be told apart, such as windows of one series, and of a
+    saved model without its split."""
 
     # ---------------------------------------------------------------- what a subclass provides
 
@@ -60,6 +64,10 @@ class Estimator(Settings, ABC):
     @abstractmethod
     def _validation_source(self, table: EventTable) -> BatchSource:
         """What the epoch is chosen by, with its truth."""
+
+    def _own_parts(self, training: EventTable, held_out: EventTable | None) -> Mapping[str, EventTable] | None:
+        """The split of a run that was given none."""
+        return None
 
     def _check_network(self, network: Estimator | None, held_out: EventTable | None) -> None:
         """Raise where a network that is given instead of being trained does not fit."""
@@ -106,6 +114,8 @@ class Estimator(Settings, ABC):
             "window": time_window(training),
         }
         self.identity_ = self._identity(held_out)
+        known = parts if parts is not None else self._own_parts(training, held_out)
+        self.split_, self.split_checksum_ = None if known is None else RunSplit.of(known), None
         self._check_network(network, held_out)
         if folder is not None and resume:
             refuse_other_run(folder, self.identity_)
@@ -118,6 +128,8 @@ class Estimator(Settings, ABC):
         distributed.join()
         within_run = nullcontext() if folder is None or distributed.rank() else run_folder(folder)
         with within_run, limit_threads(self.threads):
+            if folder is not None and resume and distributed.rank() == 0:
+                refuse_other_run(folder, self.identity_)  # again: another run may have ended there just now
             distributed.wait()
             if isinstance(self.model_, DirectModel):
                 self._refuse_train_settings(train_config, tensorboard)
@@ -154,8 +166,6 @@ class Estimator(Settings, ABC):
                 truth = cast(NDArray[Any], chosen_by.truth)
                 self._calibrate(truth, self.task_.predict(scores_of(self.model_, chosen_by)), chosen_by.table)
             if folder is not None and distributed.rank() == 0:
-                if parts is not None:  # before the model: no kill leaves a model that does not know its split
-                    write_parts(folder / "split.parquet", parts)
                 self._write(folder)
         distributed.wait()
         return self
@@ -212,10 +222,11 @@ class Estimator(Settings, ABC):
             "notes": self.notes_,
             "state": state,
             "identity": self.identity_,
+            "split_sha256": self.split_checksum_,
         }
         weights = {f"model/{name}": smallest(tensor.cpu()) for name, tensor in self.model_.state_dict().items()}
         weights |= {f"state/{name}": torch.from_numpy(array) for name, array in arrays.items()}
-        return write_model(folder, about, weights)
+        return write_model(folder, about, weights, self.split_)
 
     @classmethod
     def _restored(cls, about: Mapping[str, Any], **options: Any) -> Self:
@@ -223,7 +234,9 @@ class Estimator(Settings, ABC):
         return cls(about["model"], **options)
 
     @classmethod
-    def _restore(cls, about: Mapping[str, Any], tensors: Mapping[str, Tensor], task: Task) -> Self:
+    def _restore(
+        cls, about: Mapping[str, Any], tensors: Mapping[str, Tensor], task: Task, split: RunSplit | None = None
+    ) -> Self:
         """The estimator that `_write` described."""
         flat = {f"{group}.{name}": value for group, part in about["config"].items() for name, value in part.items()}
         self = cls._restored(about, preset=about["preset"], config=flat, seed=about["seed"])
@@ -235,11 +248,13 @@ class Estimator(Settings, ABC):
         self.history_ = about["history"]
         self.notes_ = about["notes"]
         self.identity_ = about["identity"]
+        self.split_, self.split_checksum_ = split, about.get("split_sha256")
         groups: dict[str, dict[str, Tensor]] = {"model": {}, "state": {}}
         for name, tensor in tensors.items():
             group, _, key = name.partition("/")
             groups[group][key] = tensor
         self._restore_state(about["state"], {name: tensor.numpy() for name, tensor in groups["state"].items()})
+        check_weights(groups["model"], lambda: entry.model(model_config, self._spec()))
         with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced; leave no trace of the draw
             self.model_ = entry.model(model_config, self._spec())
         self.model_.load_state_dict(groups["model"])

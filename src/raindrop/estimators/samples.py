@@ -98,6 +98,9 @@ class SampleEstimator(Estimator):
             network=network,
         )
 
+    def _own_parts(self, training: EventTable, held_out: EventTable | None) -> Mapping[str, EventTable] | None:
+        return {"train": training} | ({} if held_out is None else {"val": held_out})
+
     def _hold_out(
         self, table: EventTable, validation: EventTable | None, share: float, *, own_labels: bool
     ) -> tuple[EventTable, EventTable | None]:

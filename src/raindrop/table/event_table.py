@@ -16,11 +16,11 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from raindrop.errors import DataError, check_choice, suggest
-from raindrop.files import atomic_folder, write_json
 from raindrop.table.adapters.meds import is_meds
 from raindrop.table.build import SortedReadings
 from raindrop.table.constructors import Constructors, check_options
 from raindrop.table.display import to_html
+from raindrop.table.folder_checks import check_checksums, check_fingerprint
 from raindrop.table.frame_files import find_file, read_frame
 from raindrop.table.frames import require_columns, to_name_tuple, to_pandas
 from raindrop.table.indexing import reading_mask, sample_positions
@@ -30,13 +30,14 @@ from raindrop.table.store import (
     ARRAYS,
     Roles,
     TableInfo,
+    Writer,
     arrays_are_usable,
     open_arrays,
     parquet_is_unchanged,
     read_filled,
     read_info,
     require_folder,
-    write_files,
+    write_table,
 )
 from raindrop.table.time_columns import SECONDS, TimeUnit
 
@@ -72,12 +73,12 @@ class EventTable(Constructors):
         return cls(**vars(built))
 
     @classmethod
-    def read(cls, folder: str | os.PathLike[str], **options: Any) -> EventTable:
+    def read(cls, folder: str | os.PathLike[str], *, verify: bool = False, **options: Any) -> EventTable:
         """The table in a folder: `events.parquet|csv` and `samples.parquet|csv`; or in one file, or in a MEDS folder.
 
         A folder written by `write` is opened memory-mapped, with the roles it was written with; `label`, `statics` and
         `group` may be changed. For any other folder, or if its Parquet files were edited since, `options` are those of
-        `from_frames`.
+        `from_frames`. With `verify` every byte of a folder that `write` wrote is compared with its checksum.
         """
         check_options(cls, options)
         options = {name: value for name, value in options.items() if value is not None}
@@ -94,6 +95,8 @@ class EventTable(Constructors):
             )
         info = read_info(folder)
         if info is not None:
+            if verify and check_checksums(folder, info.written) and arrays_are_usable(folder, info):
+                check_fingerprint(folder, cls._open(folder, info).fingerprint, info.fingerprint)
             if set(options) <= {"label", "statics", "group"} and arrays_are_usable(folder, info):
                 return cls._open(folder, info).with_roles(**options)
             options = info.options_to_rebuild() | options
@@ -324,20 +327,15 @@ class EventTable(Constructors):
 
     # ---------------------------------------------------------------- writing
 
-    def write(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write the table as a folder: Parquet files, arrays in `readings/` for memory-mapping, and `table.json`."""
-        folder = Path(folder)
+    def write(
+        self, folder: str | os.PathLike[str], *, overwrite: bool = False, beside: Mapping[str, Writer] | None = None
+    ) -> Path:
+        """Write the table as a folder: Parquet files, arrays in `readings/` for memory-mapping, and `table.json`.
+
+        `overwrite` replaces a table, never a folder with other files. `beside`: what writes further files, by name.
+        """
         rows = self.rows()
-        with atomic_folder(folder, overwrite=overwrite) as partial:
-            arrays = {name: self.offsets if name == "offsets" else getattr(self, name)[rows] for name in ARRAYS}
-            info = TableInfo(
-                time_unit=self.time_unit,
-                sensors=self.sensors,
-                roles=self.roles,
-                dropped=dict(self.dropped),
-                notices=self.notices,
-                fingerprint=self.fingerprint,
-                written=write_files(partial, self.events(), self.samples, arrays),
-            )
-            write_json(partial / "table.json", asdict(info))
-        return folder
+        arrays = {name: self.offsets if name == "offsets" else getattr(self, name)[rows] for name in ARRAYS}
+        about = {name: getattr(self, name) for name in ("time_unit", "sensors", "roles", "notices", "fingerprint")}
+        info = TableInfo(dropped=dict(self.dropped), **about)
+        return write_table(Path(folder), info, self.events(), self.samples, arrays, overwrite, beside or {})

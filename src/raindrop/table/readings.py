@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from raindrop.errors import DataError
 from raindrop.files import atomic_file
+from raindrop.table.csv_text import write_csv
 from raindrop.table.event_table import EventTable
 from raindrop.table.queries import QueryTable
 
@@ -43,7 +44,7 @@ class Readings:
         target.parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(target) as partial:
             if target.suffix == ".csv":
-                self.frame().write_csv(partial)
+                write_csv(self.frame(), partial)
             else:
                 self.frame().write_parquet(partial)
         return target

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from raindrop.errors import ConfigError
 from raindrop.files import atomic_file, refuse_to_overwrite
+from raindrop.table.csv_text import write_csv
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +40,7 @@ class Predictions(ABC):
             if path.suffix == ".parquet":
                 self.frame().write_parquet(partial)
             else:
-                self.frame().write_csv(partial)
+                write_csv(self.frame(), partial)
         return path
 
     @property

@@ -63,10 +63,10 @@ def train(
     optimiser = kind(parameters, lr=config.learning_rate, weight_decay=config.weight_decay)
     ema = _copy(model) if config.ema_decay else None
     best: dict[str, Tensor] | None = None
-    progress = Progress(identity)
+    progress = Progress(identity, threads=torch.get_num_threads(), processes=distributed.size())
     checkpoint = None if run is None else run / "checkpoint.safetensors"
     if resume and checkpoint is not None and checkpoint.exists():
-        progress, ema, best = load_checkpoint(checkpoint, model, optimiser, identity)
+        progress, ema, best = load_checkpoint(checkpoint, model, optimiser, progress)
     if validation is not None:
         task.require_judgeable(cast(NDArray[Any], validation.truth), metric)
     if config.batch_readings:
@@ -162,22 +162,28 @@ def _step(
     torch.manual_seed(int(rng.integers(2**62)))
     share = positions[distributed.rank() :: distributed.size()]
     optimiser.zero_grad()
-    loss = 0.0
+    loss, total = 0.0, _total_weight(training, share)
     for part in bounded(training, share):
         batch = training.batch(part, rng=rng, drop_readings=config.drop_readings, drop_sensors=config.drop_sensors)
         batch = batch.to(device)
         output = model(batch)
-        objective = task_loss(task, output, cast(Tensor, batch.target), batch.weight) + output.penalty
-        objective = objective * (len(part) / len(share))
+        objective = task_loss(task, output, cast(Tensor, batch.target), batch.weight)
+        objective = objective * (_total_weight(training, part) / total)
+        objective = objective + output.penalty * (len(part) / len(share))
         loss += float(objective.detach())
         if not math.isfinite(loss):
             raise TrainingError(f"The loss became {loss} in epoch {draw[1] + 1}, step {draw[2] + 1}. {_ADVICE}")
         objective.backward()
-    loss = distributed.average_gradients(parameters, len(share), loss)
+    loss = distributed.average_gradients(parameters, total, loss)
     if config.max_grad_norm:
         nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)
     optimiser.step()
     return loss
+
+
+def _total_weight(training: BatchSource, positions: NDArray[np.int64]) -> float:
+    """How much these samples count together in a mean over samples."""
+    return float(len(positions) if training.weights is None else training.weights[positions].sum())
 
 
 def task_loss(task: Task, output: Output, target: Tensor, weight: Tensor | None = None) -> Tensor:

@@ -23,6 +23,7 @@ from raindrop.batch.gaps import typical_intervals
 from raindrop.batch.nearby import SCALES, Moments, Series
 from raindrop.models.base import DataSpec, Model, Output
 from raindrop.models.ensemble import EnsembleHead
+from raindrop.ranges import Layers, OptionalSize, Ranged, Share, Size
 
 CHANGE_WIDTHS = [0, 2]  # of SCALES: the averages whose change is sent
 LEVEL_WIDTH = len(SCALES) - 1  # the widest average is a sensor's level
@@ -30,32 +31,25 @@ MAX_CELLS = 1 << 18  # queries x senders at once
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueryConfig:
+class QueryConfig(Ranged):
     """The settings of Raindrop with queries."""
 
     messages: bool = True
     """Whether sensors receive messages; without, a reading is predicted from the sensor's own readings alone."""
-    heads: int = 4
+    heads: Layers = 4
     """Attention heads: sets of attention weights, each with its own sum of messages."""
-    sensor_dim: int = 8
+    sensor_dim: OptionalSize = 8
     """Width of a learned vector per sensor."""
-    hidden: int = 128
+    hidden: Size = 128
     """Width of the network that reads own readings and messages."""
-    evidence_hidden: int = 32
+    evidence_hidden: Size = 32
     """Width of the networks that turn evidence into attention."""
-    pair_rank: int = 0
+    pair_rank: OptionalSize = 0
     """Rank of the attention's numbers per pair of sensors; 0 has one number per pair and head."""
-    members: int = 1
+    members: Size = 1
     """Networks in the ensemble that reads own readings and messages."""
-    dropout: float = 0.0
+    dropout: Share = 0.0
     """Dropout in that network."""
-
-    def __post_init__(self) -> None:
-        for name in ("heads", "hidden", "evidence_hidden", "members"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}.")
-        if self.sensor_dim < 0 or self.pair_rank < 0 or not 0 <= self.dropout < 1:
-            raise ValueError("sensor_dim and pair_rank are at least 0, and dropout lies between 0 and 1.")
 
 
 class RaindropQueries(Model):
