@@ -7,9 +7,11 @@ import inspect
 import os
 import textwrap
 import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields, is_dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from itertools import pairwise
 from pathlib import Path
+from types import NoneType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -36,7 +38,7 @@ def make(kind: type[T], *layers: Mapping[str, Any], where: str = "") -> T:
             if group in groups:
                 groups[group].append({name: value} if dot else _require_mapping(value, where + group))
             elif key not in names:
-                raise ConfigError(f"Unknown setting '{where}{key}': {suggest(str(key), names)}")
+                raise ConfigError(f"Unknown setting '{where}{key}': {suggest(str(key), setting_names(kind))}")
             else:
                 values[key] = value
     for group, group_layers in groups.items():
@@ -144,3 +146,101 @@ def describe(kind: type) -> dict[str, str]:
         ):
             help_texts[statement.target.id] = inspect.cleandoc(str(below.value.value))
     return help_texts
+
+
+def setting_names(kind: type, prefix: str = "") -> list[str]:
+    """Every setting of a config dataclass, those of groups as 'group.name'."""
+    hints = get_type_hints(kind)
+    names: list[str] = []
+    for field in fields(kind):
+        hint = hints[field.name]
+        inner = setting_names(hint, f"{prefix}{field.name}.") if is_dataclass(hint) else [prefix + field.name]  # type: ignore[arg-type]
+        names += inner
+    return names
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of a config dataclass, for people."""
+
+    name: str
+    default: Any
+    value: Any
+    """In the config that was described."""
+    allowed: str
+    help: str
+
+
+def list_settings(config: Any, others: Sequence[Any] = (), prefix: str = "") -> list[Setting]:
+    """Every setting of `config`, groups included, with its default, its value, what it may be, and its help text.
+
+    What a number may be is found by trying: the config's own check decides. A value that is refused only because of
+    another setting may be accepted in one of `others`, configs of the same kind.
+    """
+    kind = type(config)
+    hints, texts, default = get_type_hints(kind), describe(kind), kind()
+    settings: list[Setting] = []
+    for field in fields(kind):
+        value, hint = getattr(config, field.name), hints[field.name]
+        if is_dataclass(hint):
+            groups = [getattr(other, field.name) for other in others]
+            settings += list_settings(value, groups, f"{prefix}{field.name}.")
+            continue
+
+        def accepted(number: float, name: str = field.name) -> bool:
+            return any(_accepts(base, name, number) for base in (config, default, *others))
+
+        allowed = _allowed(hint, accepted)
+        settings.append(Setting(prefix + field.name, getattr(default, field.name), value, allowed, texts[field.name]))
+    return settings
+
+
+def _accepts(config: Any, name: str, value: Any) -> bool:
+    try:
+        replace(config, **{name: value})
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
+def _allowed(hint: Any, accepted: Callable[[float], bool]) -> str:
+    """What a setting of this type may be, in words."""
+    kinds = [part for part in get_args(hint) if part is not NoneType] if NoneType in get_args(hint) else [hint]
+    choices = _literal_choices(hint)
+    if choices:
+        words = " | ".join(map(str, choices))
+    elif bool in kinds:
+        words = "true | false"
+    elif float in kinds:
+        words = _float_range(accepted)
+    elif int in kinds:
+        words = _int_range(accepted)
+    else:
+        words = "text" if str in kinds else "list"
+    return f"{words} | none" if NoneType in get_args(hint) else words
+
+
+def _float_range(accepted: Callable[[float], bool]) -> str:
+    small = 1e-6
+    if accepted(-1.0):
+        return "number"
+    low = next(
+        (
+            text
+            for at, text in ((0.0, "from 0"), (small, "above 0"), (1.0, "from 1"), (1 + small, "above 1"))
+            if accepted(at)
+        ),
+        "number",
+    )
+    if accepted(2.0):
+        return low
+    return f"{low} to 1" if accepted(1.0) else f"{low}, below 1"
+
+
+def _int_range(accepted: Callable[[float], bool]) -> str:
+    found = [number for number in range(-1, 65) if accepted(number)]
+    if not found or found[0] < 0:
+        return "whole number"
+    steps = {later - earlier for earlier, later in pairwise(found)}
+    step = steps.pop() if len(steps) == 1 else 1
+    return f"from {found[0]}" + (f", in steps of {step}" if step > 1 else "")

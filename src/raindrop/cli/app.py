@@ -15,6 +15,7 @@ from rich.markup import escape
 
 from raindrop.cli.benchmark import benchmark
 from raindrop.cli.download import download
+from raindrop.cli.models import models, settings
 from raindrop.cli.readings import forecast, impute
 from raindrop.cli.report import explain, report
 from raindrop.cli.samples import console, read_table
@@ -80,6 +81,8 @@ app.command(  # loaded when it is used: its commands come from the data sets, wh
 )
 app.command(download)
 app.command(benchmark)
+app.command(models)
+app.command(settings)
 app.command(explain)
 app.command(report)
 

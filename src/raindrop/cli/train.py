@@ -60,8 +60,10 @@ def train(
         out: folder for the run: checkpoint, log and the model.
         task: what is predicted, such as one of several classes (classification), several yes/no labels (multilabel) or
             quantities (regression); an unknown name lists all tasks.
-        model: which model.
-        preset: tuned (the best we know) or paper (as published).
+        model: raindrop, transformer, trans_mean, grud, mtand, trees, blend, seft, ipnet, dgm2, mtgnn or odernn;
+            `raindrop models` says when to use which.
+        preset: tuned (to predict well), paper (to compare with published results) or, of raindrop, graph (to look at
+            the sensor graph).
         label: column of the samples table to predict; several for multilabel and regression.
         positive: of two classes, the one that AUROC and AUPRC are about; the last in sorted order where not given.
         class_weight: balanced lets all classes count the same in the loss.
@@ -71,7 +73,7 @@ def train(
         split: random (80 % training, 10 % validation, 10 % test), none (train on all), or FILE:1 for split 1 of a file.
         seed: of the split, the weights and the batches.
         config: TOML file with the groups [model] and [train].
-        set: single settings, such as train.epochs=5 model.prune=0.3.
+        set: single settings, such as train.epochs=5 model.prune=0.3; `raindrop settings MODEL` lists all of them.
         calibrate: fit probabilities to the validation samples, by a temperature or by isotonic regression.
         device: cpu, cuda, mps, or auto for the best there is.
         threads: how many to compute with; one unless OMP_NUM_THREADS says otherwise.

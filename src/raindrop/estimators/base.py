@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
@@ -33,6 +34,7 @@ from raindrop.tasks.base import Task
 from raindrop.training import distributed
 from raindrop.training.distill import soft_targets
 from raindrop.training.loop import train
+from raindrop.training.progress import note
 from raindrop.training.scoring import scores_of
 from raindrop.version import VERSION
 
@@ -127,6 +129,8 @@ class Estimator(Settings, ABC):
                     self.model_.network.load_state_dict(network.model_.state_dict())
                     self.history_ = network.history_
                 else:
+                    fewer = self.fewer_steps(len(learned_from), float(np.mean(learned_from.lengths)))
+                    note(self.progress and fewer is not None, str(fewer))
                     if train_config.soft_targets:
                         mixed = soft_targets(
                             learned_from, self._spec(), train_config.soft_targets, int(self.seed), self.progress

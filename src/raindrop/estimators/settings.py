@@ -13,7 +13,7 @@ from raindrop import config as configs
 from raindrop.errors import ConfigError, suggest
 from raindrop.hardware import check_threads
 from raindrop.models.registry import MODELS, Entry
-from raindrop.training.config import TrainConfig
+from raindrop.training.config import Plan, TrainConfig
 
 
 class Settings(BaseEstimator):  # type: ignore[misc]
@@ -51,6 +51,19 @@ class Settings(BaseEstimator):  # type: ignore[misc]
         if "epochs" in own["train"]:
             preset["train"] = {name: value for name, value in preset["train"].items() if name != "min_steps"}
         return entry, model_config, configs.make(TrainConfig, preset["train"], own["train"], where="train.")
+
+    def fewer_steps(self, samples: int, mean_readings: float) -> str | None:
+        """A sentence where the settings train for fewer steps than the preset would on so many samples; else None."""
+        entry, _, config = self._configs()
+        preset = configs.make(TrainConfig, configs.split_sections(entry.presets[self.preset])["train"])
+        planned, usual = (Plan.of(each, samples, mean_readings) for each in (config, preset))
+        if planned.epochs * planned.steps >= usual.epochs * usual.steps:
+            return None
+        return (
+            f"train.epochs={config.epochs} and train.batch_size={planned.batch_size} make "
+            f"{planned.epochs * planned.steps:,} steps on these {samples:,} samples; the preset '{self.preset}' takes "
+            f"{usual.epochs * usual.steps:,} ({usual.epochs} epochs). The model may be trained too little."
+        )
 
     def resolved(self) -> dict[str, dict[str, Any]]:
         """Every setting of the groups "model" and "train", from `config`, the preset and the defaults."""

@@ -69,3 +69,21 @@ class TrainConfig:
                 raise ValueError(f"{name} must be at least 0, not {getattr(self, name)}.")
         if not 0 < self.learning_rate < math.inf:
             raise ValueError(f"learning_rate must be positive, not {self.learning_rate}.")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a table is walked through."""
+
+    batch_size: int
+    steps: int  # of an epoch
+    epochs: int
+
+    @classmethod
+    def of(cls, config: TrainConfig, samples: int, mean_readings: float) -> Plan:
+        """For a table of so many samples, with so many readings each on average."""
+        size = config.batch_size
+        if config.batch_readings:
+            size = max(1, round(config.batch_readings / max(1.0, mean_readings)))
+        steps = max(1, -(-samples // size))
+        return cls(size, steps, max(config.epochs, -(-config.min_steps // steps)))

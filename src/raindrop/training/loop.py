@@ -27,7 +27,7 @@ from raindrop.models.base import Model, Output
 from raindrop.tasks.base import Task
 from raindrop.training import distributed
 from raindrop.training.checkpoint import Progress, load_checkpoint, save_checkpoint
-from raindrop.training.config import TrainConfig
+from raindrop.training.config import Plan, TrainConfig
 from raindrop.training.progress import bar
 from raindrop.training.scoring import scores_of
 
@@ -69,11 +69,8 @@ def train(
         progress, ema, best = load_checkpoint(checkpoint, model, optimiser, identity)
     if validation is not None:
         task.require_judgeable(cast(NDArray[Any], validation.truth), metric)
-    if config.batch_readings:
-        size = max(1, round(config.batch_readings / max(1.0, float(np.mean(training.lengths)))))
-        config = replace(config, batch_size=size)
-    steps = max(1, -(-len(training) // config.batch_size))
-    config = replace(config, epochs=max(config.epochs, -(-config.min_steps // steps)))
+    schedule = Plan.of(config, len(training), float(np.mean(training.lengths)))
+    config, steps = replace(config, batch_size=schedule.batch_size, epochs=schedule.epochs), schedule.steps
     saved = time.monotonic()
     board = _board(run, tensorboard)
     if progress.history:  # the kill may have come between the checkpoint and the log
