@@ -11,10 +11,12 @@ if TYPE_CHECKING:
     from raindrop.graphs import SensorGraph, SensorGraphs
     from raindrop.table import EventTable, Readings, grid
     from raindrop.tasks.predictions import Predictions
+    from raindrop.tasks.threshold import CostRatio, Sensitivity
 
 __all__ = [
     "Classifier",
     "ConfigError",
+    "CostRatio",
     "DataError",
     "EventTable",
     "Forecaster",
@@ -27,6 +29,7 @@ __all__ = [
     "RaindropWarning",
     "Readings",
     "Regressor",
+    "Sensitivity",
     "SensorGraph",
     "SensorGraphs",
     "__version__",
@@ -37,6 +40,7 @@ __all__ = [
 # Imported when first asked for: torch takes seconds, and a table or `raindrop --help` does not need it.
 _MODULES = {
     "Classifier": "raindrop.estimators",
+    "CostRatio": "raindrop.tasks.threshold",
     "EventTable": "raindrop.table",
     "Forecaster": "raindrop.estimators",
     "Imputer": "raindrop.estimators",
@@ -46,6 +50,7 @@ _MODULES = {
     "Regressor": "raindrop.estimators",
     "SensorGraph": "raindrop.graphs",
     "SensorGraphs": "raindrop.graphs",
+    "Sensitivity": "raindrop.tasks.threshold",
     "grid": "raindrop.table",
     "load": "raindrop.estimators",
 }

@@ -58,7 +58,7 @@ def test_parameters_are_stored_untouched_and_cloned() -> None:
     clf = Classifier("grud", preset="paper", config=config, seed=3, unknown_sensors="ignore", progress=True)
     held = {"model": "grud", "preset": "paper", "config": config, "seed": 3, "unknown_sensors": "ignore"}
     defaults = {"label": None, "positive": None, "class_weight": None, "device": "cpu", "threads": None}
-    assert clf.get_params() == held | defaults | {"progress": True, "calibrate": "none"}
+    assert clf.get_params() == held | defaults | {"progress": True, "calibrate": "none", "threshold": None}
     assert clf.get_params()["config"] is config
     copy = clone(clf)
     assert copy is not clf

@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from rich.markup import escape
 from rich.table import Table
 
+from raindrop.cli.decisions import print_decisions, print_threshold, threshold_rule
 from raindrop.cli.hidden_readings import HiddenReadings, evaluate_readings, refuse_options_of_other_runs
 from raindrop.cli.samples import (
     console,
@@ -48,6 +49,8 @@ def train(
     config: Path | None = None,
     set: Words = (),
     calibrate: Literal["none", "temperature", "isotonic"] | None = None,
+    sensitivity: float | None = None,
+    cost_ratio: float | None = None,
     device: str = "cpu",
     threads: int | None = None,
     resume: bool = False,
@@ -75,6 +78,10 @@ def train(
         config: TOML file with the groups [model] and [train].
         set: single settings, such as train.epochs=5 model.prune=0.3; `raindrop settings MODEL` lists all of them.
         calibrate: fit probabilities to the validation samples, by a temperature or by isotonic regression.
+        sensitivity: predict the positive class from the probability on that finds this share of the positive validation
+            samples, such as 0.9; by default the most probable class is predicted.
+        cost_ratio: the same from the probability on with the lowest cost on the validation samples, where a missed
+            positive costs this many times as much as a false alarm.
         device: cpu, cuda, mps, or auto for the best there is.
         threads: how many to compute with; one unless OMP_NUM_THREADS says otherwise.
         resume: continue the run in OUT where it was stopped; the same as a new run where there is none.
@@ -96,6 +103,7 @@ def train(
         class_weight=class_weight,
         loss=loss,
         calibrate=calibrate,
+        threshold=threshold_rule(sensitivity, cost_ratio),
         unknown_sensors="ignore",  # all parts are of one table: a rare sensor may be missing from training
         device=device,
         threads=threads,
@@ -115,6 +123,7 @@ def train(
         console.quiet = distributed.rank() != 0
         print_positive(estimator, chosen=positive is not None)
         print_mixture(estimator)
+        print_threshold(estimator)
         _print_summary(estimator, parts)  # by all processes: they share the work
         console.print(f"wrote the model to {escape(str(out))}")
     finally:
@@ -189,23 +198,27 @@ def evaluate(
     chosen = drop_unlabelled({"test": chosen}, list(task.labels))["test"]
     truth = estimator.truth(chosen)
     results: list[dict[str, Any]] = []
+    complete = estimator.predictions(chosen)
     for share in (0.0, *hide_sensors):
         visible = hide_random_sensors(chosen, share, seed=seed) if share else chosen
-        predicted = estimator.predictions(visible)
+        predicted = estimator.predictions(visible) if share else complete
         result: dict[str, Any] = {"hidden": share, **task.evaluate(truth, predicted)}
         if intervals:
             drawn = task.bootstrap(truth, predicted, seed=seed)
             result["intervals"] = {name: [interval.low, interval.high] for name, interval in drawn.items()}
         results.append(result)
     columns = Table("", "all sensors", *(f"{share:.0%} hidden" for share in hide_sensors))
-    for name in (key for key in results[0] if key not in ("hidden", "intervals")):
+    by_class = task.parts_are_classes
+    for name in (key for key in results[0] if key not in ("hidden", "intervals") and not (by_class and "/" in key)):
         columns.add_row(escape(task.title(name)), *(_with_interval(row, name) for row in results))
     console.print(columns)
+    confusion = print_decisions(estimator, truth, complete, results[0])
+    print_threshold(estimator)
     print_mixture(estimator)
     balance = task.describe(truth)
     console.print(f"{len(chosen):,} samples, {escape(balance)}")
     if out is not None:
-        about = {"samples": len(chosen), "task": task.name, "labels": list(task.labels), "about": balance}
+        about = {"samples": len(chosen), "task": task.name, "labels": list(task.labels), "about": balance, **confusion}
         write_json(out, {**about, "results": results})
         console.print(f"wrote the metrics to {escape(str(out))}")
 
@@ -244,6 +257,7 @@ def predict(
     options = {"by_class": True} if by_class else {}
     predicted = estimator.predict_table(chosen, coverage=coverage, **options)
     predicted.write(out)
+    print_threshold(estimator)
     if predicted.unsure is not None:
         unsure = int(predicted.unsure.sum())
         console.print(

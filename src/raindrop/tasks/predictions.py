@@ -55,10 +55,12 @@ class ClassPredictions(Predictions):
     classes: NDArray[Any]
     probabilities: NDArray[np.float32]  # (sample, class)
     sets: NDArray[np.bool_] | None = None  # (sample, class)
+    decisions: NDArray[np.int64] | None = None  # (sample,) the predicted class where it is not the most probable one
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """predicted, probability_CLASS of each; with sets also possible_CLASS, and abstain unless exactly one is."""
-        predicted = self.classes[self.probabilities.argmax(1)] if len(self.ids) else self.classes[:0]
+        codes = self.decisions if self.decisions is not None or not len(self.ids) else self.probabilities.argmax(1)
+        predicted = self.classes[codes] if len(self.ids) else self.classes[:0]
         columns: dict[str, NDArray[Any]] = {
             f"probability_{name}": self.probabilities[:, at] for at, name in enumerate(self.classes)
         }
