@@ -8,6 +8,7 @@ from raindrop.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from raindrop.estimators import Classifier, Forecaster, Imputer, MultiLabelClassifier, Regressor, load
+    from raindrop.estimators.auto import auto
     from raindrop.graphs import SensorGraph, SensorGraphs
     from raindrop.table import EventTable, Readings, grid
     from raindrop.tasks.predictions import Predictions
@@ -33,12 +34,14 @@ __all__ = [
     "SensorGraph",
     "SensorGraphs",
     "__version__",
+    "auto",
     "grid",
     "load",
 ]
 
 # Imported when first asked for: torch takes seconds, and a table or `raindrop --help` does not need it.
 _MODULES = {
+    "auto": "raindrop.estimators.auto",
     "Classifier": "raindrop.estimators",
     "CostRatio": "raindrop.tasks.threshold",
     "EventTable": "raindrop.table",

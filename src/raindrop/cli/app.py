@@ -15,6 +15,7 @@ from rich.markup import escape
 
 from raindrop.cli.benchmark import benchmark
 from raindrop.cli.download import download
+from raindrop.cli.fit import fit
 from raindrop.cli.models import models, settings
 from raindrop.cli.readings import forecast, impute
 from raindrop.cli.report import explain, report
@@ -71,6 +72,7 @@ def demo(*, out: Path = Path("demo"), samples: int = 3000, seed: int = 0) -> Non
     run_demo(out, samples, seed, console)
 
 
+app.command(fit)
 app.command(train)
 app.command(evaluate)
 app.command(predict)

@@ -54,6 +54,7 @@ def train(
     device: str = "cpu",
     threads: int | None = None,
     resume: bool = False,
+    start_from: Path | None = None,
     tensorboard: bool = False,
 ) -> None:
     """Train a model on a table and save it.
@@ -84,7 +85,9 @@ def train(
             positive costs this many times as much as a false alarm.
         device: cpu, cuda, mps, or auto for the best there is.
         threads: how many to compute with; one unless OMP_NUM_THREADS says otherwise.
-        resume: continue the run in OUT where it was stopped; the same as a new run where there is none.
+        resume: continue the run in OUT where it was stopped, or, with more train.epochs, where it ended; the same as a
+            new run where there is none.
+        start_from: folder of a run of the same model and settings, on other data, whose weights training starts from.
         tensorboard: also write TensorBoard logs to OUT/tensorboard.
     """
     from raindrop import config as configs
@@ -118,7 +121,13 @@ def train(
     distributed.join()
     try:
         estimator.fit(
-            parts["train"], validation=parts.get("val"), run=out, resume=True, tensorboard=tensorboard, parts=parts
+            parts["train"],
+            validation=parts.get("val"),
+            run=out,
+            resume=True,
+            tensorboard=tensorboard,
+            parts=parts,
+            start_from=None if start_from is None else load_run(start_from, "samples"),
         )
         console.quiet = distributed.rank() != 0
         print_positive(estimator, chosen=positive is not None)

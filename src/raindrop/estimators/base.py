@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from raindrop.batch.collate import BatchSource
 from raindrop.batch.scaling import Scaler
-from raindrop.errors import ConfigError
+from raindrop.errors import ConfigError, DataError
 from raindrop.estimators.inputs import time_window
 from raindrop.estimators.persistence import refuse_other_run, smallest, write_model
 from raindrop.estimators.settings import Settings
@@ -32,11 +32,14 @@ from raindrop.table.event_table import EventTable
 from raindrop.table.split_files import write_parts
 from raindrop.tasks.base import Task
 from raindrop.training import distributed
+from raindrop.training.callbacks import board_of
 from raindrop.training.distill import soft_targets
 from raindrop.training.loop import train
 from raindrop.training.progress import note
 from raindrop.training.scoring import scores_of
 from raindrop.version import VERSION
+
+LENGTH_SETTINGS = ("epochs", "min_steps", "patience", "minutes")  # of a run; they may change when it is resumed
 
 
 class Estimator(Settings, ABC):
@@ -91,7 +94,9 @@ class Estimator(Settings, ABC):
         resume: bool,
         tensorboard: bool,
         parts: Mapping[str, EventTable] | None,
+        callbacks: Sequence[Any] = (),
         network: Estimator | None = None,
+        start_from: Estimator | None = None,
     ) -> Self:
         """Train on `training`, choose the epoch on `held_out` where there is any, and save to the run's folder."""
         entry, model_config, train_config = self._configs()
@@ -107,10 +112,14 @@ class Estimator(Settings, ABC):
             "readings": table.num_readings,
             "window": time_window(training),
         }
+        if start_from is not None:
+            self._adopt(start_from, training)
         self.identity_ = self._identity(held_out)
+        lineage = self._identity(held_out, resumable=True)
         self._check_network(network, held_out)
         if folder is not None and resume:
-            refuse_other_run(folder, self.identity_)
+            refuse_other_run(folder, lineage)
+        self.lineage_ = lineage
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(self.seed))
             self.model_ = entry.model(model_config, self._spec())
@@ -121,10 +130,12 @@ class Estimator(Settings, ABC):
         with within_run, limit_threads(self.threads):
             distributed.wait()
             if isinstance(self.model_, DirectModel):
-                self._refuse_train_settings(train_config, tensorboard)
+                self._refuse_train_settings(train_config, tensorboard or bool(callbacks))
                 self.history_ = self.model_.fit(learned_from, chosen_by, int(self.seed))
             else:
                 self.model_.prepare(learned_from, chosen_by, int(self.seed))
+                if start_from is not None:
+                    self.model_.load_state_dict(start_from.model_.state_dict())
                 if network is not None:
                     self.model_.network.load_state_dict(network.model_.state_dict())
                     self.history_ = network.history_
@@ -146,9 +157,9 @@ class Estimator(Settings, ABC):
                         device=device,
                         run=folder,
                         resume=resume,
-                        identity=self.identity_,
+                        identity=lineage,
                         show=self.progress,
-                        tensorboard=tensorboard,
+                        callbacks=[*callbacks, *([board_of(folder)] if tensorboard and not distributed.rank() else [])],
                     )
                 self.model_.to("cpu")
             self.notes_ = self.model_.finish(chosen_by)
@@ -180,12 +191,41 @@ class Estimator(Settings, ABC):
                 "This estimator is not fitted yet. Call fit(table) first, or load one with load(folder)."
             )
 
-    def _identity(self, held_out: EventTable | None, data: Estimator | None = None) -> str:
-        """Identifies what is trained on what."""
-        described = {"model": self.model, "config": self.resolved(), "seed": int(self.seed)}
+    def _identity(self, held_out: EventTable | None, data: Estimator | None = None, *, resumable: bool = False) -> str:
+        """Identifies what is trained on what; `resumable` leaves out for how long, so that a run can be extended."""
+        config = self.resolved()
+        if resumable:
+            config["train"] = {name: value for name, value in config["train"].items() if name not in LENGTH_SETTINGS}
+        described = {"model": self.model, "config": config, "seed": int(self.seed)}
         fitted = data or self
         fingerprint = None if held_out is None else held_out.fingerprint
         return content_checksum([described, VERSION, fitted.task_.to_dict(), fitted.data_, fingerprint])
+
+    def _adopt(self, start: Estimator, training: EventTable) -> None:
+        """Take over what the weights of `start` were trained with: classes, scaling, time unit and window."""
+        start._require_fitted()
+        mine, its = self.resolved()["model"], start.resolved()["model"]
+        other = [name for name in mine if mine[name] != its.get(name)]
+        if type(start) is not type(self) or start.model != self.model or other:
+            settings = f", with other settings (model.{other[0]})" if start.model == self.model and other else ""
+            raise ConfigError(
+                f"start_from is a {type(start).__name__} of the model '{start.model}'{settings}; this is a "
+                f"{type(self).__name__} of '{self.model}'. Its weights fit only the same model with the same settings."
+            )
+        if isinstance(start.model_, DirectModel):
+            raise ConfigError(
+                f"start_from: '{self.model}' is not trained by gradients, so it cannot be trained further."
+            )
+        self.task_ = start.task_.with_weights_of(self.task_)
+        self.time_unit_, self.scaler_ = start.time_unit_, start.scaler_
+        self.data_ |= {"window": start.data_["window"], "start_from": start.identity_}
+        try:
+            self.scaler_.sensor_codes(training, ignore_unknown=self.unknown_sensors == "ignore")
+        except DataError as error:
+            raise DataError(
+                f"start_from: {error}\nTo learn new sensors, train one model on a table of both sites, whose sensors "
+                "are the union."
+            ) from None
 
     def _spec(self) -> DataSpec:
         first, last = self.data_["window"]
@@ -215,6 +255,7 @@ class Estimator(Settings, ABC):
             "notes": self.notes_,
             "state": state,
             "identity": self.identity_,
+            "lineage": self.lineage_,
         }
         weights = {f"model/{name}": smallest(tensor.cpu()) for name, tensor in self.model_.state_dict().items()}
         weights |= {f"state/{name}": torch.from_numpy(array) for name, array in arrays.items()}
@@ -237,7 +278,7 @@ class Estimator(Settings, ABC):
         self.data_ = about["data"]
         self.history_ = about["history"]
         self.notes_ = about["notes"]
-        self.identity_ = about["identity"]
+        self.identity_, self.lineage_ = about["identity"], about.get("lineage", "")
         groups: dict[str, dict[str, Tensor]] = {"model": {}, "state": {}}
         for name, tensor in tensors.items():
             group, _, key = name.partition("/")

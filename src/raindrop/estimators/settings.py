@@ -70,11 +70,11 @@ class Settings(BaseEstimator):  # type: ignore[misc]
         _, model_config, train_config = self._configs()
         return {"model": configs.to_dict(model_config), "train": configs.to_dict(train_config)}
 
-    def _refuse_train_settings(self, config: TrainConfig, tensorboard: bool) -> None:
+    def _refuse_train_settings(self, config: TrainConfig, watched: bool) -> None:
         """A model without the training loop cannot follow its settings."""
         ignored = [f.name for f in fields(config) if f.name != "holdout" and getattr(config, f.name) != f.default]
-        if ignored or tensorboard:
-            names = ", ".join(f"train.{name}" for name in ignored) or "tensorboard"
+        if ignored or watched:
+            names = ", ".join(f"train.{name}" for name in ignored) or "tensorboard or a callback"
             raise ConfigError(
                 f"Model '{self.model}' is not trained by gradients, so {names} cannot have an effect. Leave it out; "
                 f"the settings of '{self.model}' start with 'model.'."

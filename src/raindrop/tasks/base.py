@@ -100,6 +100,10 @@ class Task(ABC):
         """(samples,) how much each sample counts in the loss; None where all count the same."""
         return None
 
+    def with_weights_of(self, other: Self) -> Self:
+        """This task with the class weights of another, where the classes are the same."""
+        return self
+
     @abstractmethod
     def boosting_problems(self) -> Sequence[BoostingProblem]:
         """The ensembles of trees that learn this task."""

@@ -111,6 +111,10 @@ class Classification(Task):
     def sample_weights(self, truth: Array) -> NDArray[np.float32] | None:
         return None if self.weights is None else np.array(self.weights, dtype=np.float32)[truth]
 
+    def with_weights_of(self, other: Self) -> Self:
+        same = [str(name) for name in self.classes] == [str(name) for name in other.classes]
+        return replace(self, weights=other.weights if same else None, threshold=None)
+
     def boosting_problems(self) -> Sequence[BoostingProblem]:
         if self.num_outputs == 2:
             return [BoostingProblem((1,), BINARY)]

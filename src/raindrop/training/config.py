@@ -37,7 +37,9 @@ class TrainConfig:
     max_grad_norm: float = 0.0
     """Gradient clipping: the largest norm of a gradient; 0 does not clip."""
     patience: int = 0
-    """Early stopping: epochs without a better validation metric; 0 trains for all epochs."""
+    """Early stopping: epochs without a better validation metric; 0 trains for all epochs and keeps the best one."""
+    minutes: float = 0.0
+    """Stop after so many minutes, with a schedule that ends by then; 0 has no limit."""
     metric: str = "auto"
     """The validation metric that chooses the epoch to keep; auto is the task's own (AUROC, or MAE)."""
     ema_decay: float = 0.0
@@ -64,7 +66,7 @@ class TrainConfig:
         for name in ("drop_readings", "drop_sensors", "holdout", "ema_decay", "warmup"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}.")
-        for name in ("weight_decay", "max_grad_norm", "patience", "checkpoint_minutes"):
+        for name in ("weight_decay", "max_grad_norm", "patience", "checkpoint_minutes", "minutes"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be at least 0, not {getattr(self, name)}.")
         if not 0 < self.learning_rate < math.inf:

@@ -106,7 +106,8 @@ class ClassView(TaskView):
             "chart-calibration": calibration_chart([reliability_series(calibration)]),
         }
         names = [f"{metric}/{name}" for name in self.classes for metric in self.task.part_metrics]
-        by_class = self.task.bootstrap(truth, scores[0].predicted, names)
+        intervals = self.task.bootstrap(truth, scores[0].predicted, names)
+        by_class = [[intervals[f"{metric}/{name}"] for metric in self.task.part_metrics] for name in self.classes]
         confusion = self.task.confusion(truth, scores[0].predicted)
         positive = None if self.positive is None else self.classes[self.positive]
         legend = self.classes if positive is None else [score.name for score in scores]
