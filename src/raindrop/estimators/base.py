@@ -143,9 +143,9 @@ class Estimator(Settings, ABC):
                     fewer = self.fewer_steps(len(learned_from), float(np.mean(learned_from.lengths)))
                     note(self.progress and fewer is not None, str(fewer))
                     if train_config.soft_targets:
-                        mixed = soft_targets(
-                            learned_from, self._spec(), train_config.soft_targets, int(self.seed), self.progress
-                        )
+                        kept = None if folder is None or distributed.rank() else folder / "soft_targets.safetensors"
+                        weight, seed = train_config.soft_targets, int(self.seed)
+                        mixed = soft_targets(learned_from, self._spec(), weight, seed, self.progress, kept, lineage)
                         learned_from.targets = learned_from.targets if mixed is None else mixed
                     self.history_ = train(
                         self.model_.network,
