@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -28,6 +28,16 @@ class Settings(BaseEstimator):  # type: ignore[misc]
     device: str
     threads: int | None
     progress: bool
+
+    def set_params(self, **params: Any) -> Self:
+        """As in scikit-learn; `train__epochs=5` or `model__slots__dim=8` changes a single setting, for searches."""
+        single = {name: params.pop(name) for name in list(params) if name.startswith(("model__", "train__"))}
+        super().set_params(**params)
+        if single:
+            sections = configs.split_sections(self.config or {})
+            present = {f"{section}.{name}": value for section, own in sections.items() for name, value in own.items()}
+            self.config = present | {name.replace("__", "."): value for name, value in single.items()}
+        return self
 
     def _check_arguments(self) -> None:
         """Raise on arguments that the subclass knows to be impossible."""

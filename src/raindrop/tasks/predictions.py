@@ -13,11 +13,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from raindrop.errors import ConfigError
+from raindrop.errors import ConfigError, MissingExtraError
 from raindrop.files import atomic_file, refuse_to_overwrite
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Predictions(ABC):
     """Sample ids with what is predicted of each."""
 
@@ -30,6 +30,29 @@ class Predictions(ABC):
     def frame(self) -> pl.DataFrame:
         """One row per sample: its id and the columns."""
         return pl.DataFrame({"sample": pl.Series(list(self.ids), dtype=pl.String), **self.columns()})
+
+    def to_polars(self) -> pl.DataFrame:
+        """The same as `frame`."""
+        return self.frame()
+
+    def to_pandas(self) -> Any:
+        """`frame` as a pandas frame; needs pandas."""
+        try:
+            import pandas
+        except ImportError:
+            raise MissingExtraError("pandas", "pandas", "A pandas frame") from None
+        return pandas.DataFrame(self.frame().to_dict(as_series=False))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        names = list(self.columns())
+        shown = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
+        return f"{type(self).__name__}({len(self):,} samples: {shown})"
+
+    def _repr_html_(self) -> str:
+        return self.frame()._repr_html_()
 
     def write(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write a .parquet or .csv file."""
@@ -48,7 +71,7 @@ class Predictions(ABC):
         return None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ClassPredictions(Predictions):
     """The probability of every class, and with a coverage the set of possible classes."""
 
@@ -74,7 +97,7 @@ class ClassPredictions(Predictions):
         return None if self.sets is None else self.sets.sum(1) != 1
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LabelPredictions(Predictions):
     """The probability of every yes/no label, and with a coverage whether yes and no are possible."""
 
@@ -98,7 +121,7 @@ class LabelPredictions(Predictions):
         return None if self.sets is None else (self.sets.sum(2) != 1).any(1)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class QuantityPredictions(Predictions):
     """Every quantity, and with a coverage its interval."""
 
