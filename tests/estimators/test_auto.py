@@ -90,22 +90,22 @@ def test_trees_give_a_first_answer_beside_a_constant(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seconds_per_fit", [30.0, 1.0], ids=["held out", "cross-validated"])
+@pytest.mark.parametrize("seconds_per_fit", [30.0, 0.5], ids=["held out", "cross-validated"])
 def test_networks_and_their_blend_are_tried_within_the_time(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seconds_per_fit: float
 ) -> None:
-    monkeypatch.setattr(module, "NETWORK_SHARE", 0.2)
-    monkeypatch.setattr(module, "TRANSFORMER_SHARE", 0.1)
+    monkeypatch.setattr(module, "NETWORK_SHARE", 0.01)
+    monkeypatch.setattr(module, "TRANSFORMER_SHARE", 0.005)
     monkeypatch.setattr(module, "MIN_SECONDS", 0.05)
     monkeypatch.setattr(module, "SECONDS_PER_FIT", seconds_per_fit)
     started = time.monotonic()
     table = easy_table(80)
-    result = raindrop.auto(table, minutes=0.3, run=tmp_path / "run")
-    assert time.monotonic() - started < 60
+    result = raindrop.auto(table, minutes=3, run=tmp_path / "run")
+    assert time.monotonic() - started < 180
     assert {each.name for each in result.candidates} == {"constant", "trees", "raindrop", "blend", "transformer"}
     assert result.best is not None
     assert raindrop.load(tmp_path / "run").model == result.best.name
-    assert ("cross-validated in 2 folds" in result.judged_on) == (seconds_per_fit == 1.0)
+    assert ("cross-validated in 2 folds" in result.judged_on) == (seconds_per_fit == 0.5)
     estimator, unseen = result.evaluated
     assert (estimator is result.model) == (seconds_per_fit == 30.0)
     assert len(unseen) in (16, 40)
