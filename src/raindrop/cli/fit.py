@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from cyclopts import Parameter
 from rich.markup import escape
 from rich.table import Table
 
-from raindrop.cli.samples import console, read_table
+from raindrop.cli.samples import console
+from raindrop.cli.table_options import DEFAULT, TableOptions, Words, read_table
 from raindrop.errors import ConfigError, MissingExtraError, suggest
 
 if TYPE_CHECKING:  # torch loads only when the command runs
     from raindrop.estimators.auto import AutoResult
-
-Words = Annotated[tuple[str, ...], Parameter(consume_multiple=True)]
 
 
 def fit(
@@ -32,6 +30,7 @@ def fit(
     device: str = "cpu",
     threads: int | None = None,
     page: bool = True,
+    options: TableOptions = DEFAULT,
 ) -> None:
     """Look at a table, try few models within a time budget, and save the best: a first answer in minutes.
 
@@ -39,7 +38,7 @@ def fit(
     The best model so far is saved whenever there is a better one, so Ctrl-C ends the search with a result.
 
     Args:
-        data: folder with events.parquet or .csv, and samples.parquet or .csv.
+        data: folder with events.parquet or .csv, and samples.parquet or .csv; or one such file, or a MEDS folder.
         out: folder for the best model; must not exist yet.
         minutes: the time budget. The first answer, by trees, usually takes less than a minute.
         label: column of the samples table to predict; several for yes/no labels or quantities. The table's own where
@@ -61,7 +60,7 @@ def fit(
     if task is not None and task not in (known := (*ESTIMATORS, READINGS)):
         raise ConfigError(f"Unknown task '{task}': {suggest(task, known)}")
     refuse_to_overwrite(out)
-    table = read_table(data, label[0] if label else None, statics, group)
+    table = read_table(data, options, label=label[0] if label else None, statics=statics, group=group)
     console.print(escape(repr(table)))
     result = auto(
         table,
