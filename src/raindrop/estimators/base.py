@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from raindrop.batch.collate import BatchSource
 from raindrop.batch.scaling import Scaler
-from raindrop.errors import ConfigError, DataError
+from raindrop.errors import ConfigError, DataError, TrainingError
 from raindrop.estimators.inputs import time_window
 from raindrop.estimators.persistence import refuse_other_run, smallest, write_model
 from raindrop.estimators.settings import Settings
@@ -39,6 +39,7 @@ from raindrop.training.progress import note
 from raindrop.training.scoring import scores_of
 from raindrop.version import VERSION
 
+SOFT_TARGETS = "soft_targets.safetensors"  # in a run's folder: what its trees predicted, kept for a resumed run
 LENGTH_SETTINGS = ("epochs", "min_steps", "patience", "minutes")  # of a run; they may change when it is resumed
 
 
@@ -127,7 +128,7 @@ class Estimator(Settings, ABC):
         chosen_by = None if held_out is None else self._validation_source(held_out)
         distributed.join()
         within_run = nullcontext() if folder is None or distributed.rank() else run_folder(folder)
-        with within_run, limit_threads(self.threads):
+        with within_run, _without_leftovers(folder), limit_threads(self.threads):
             distributed.wait()
             if isinstance(self.model_, DirectModel):
                 self._refuse_train_settings(train_config, tensorboard or bool(callbacks))
@@ -143,7 +144,7 @@ class Estimator(Settings, ABC):
                     fewer = self.fewer_steps(len(learned_from), float(np.mean(learned_from.lengths)))
                     note(self.progress and fewer is not None, str(fewer))
                     if train_config.soft_targets:
-                        kept = None if folder is None or distributed.rank() else folder / "soft_targets.safetensors"
+                        kept = None if folder is None or distributed.rank() else folder / SOFT_TARGETS
                         weight, seed = train_config.soft_targets, int(self.seed)
                         mixed = soft_targets(learned_from, self._spec(), weight, seed, self.progress, kept, lineage)
                         learned_from.targets = learned_from.targets if mixed is None else mixed
@@ -289,3 +290,14 @@ class Estimator(Settings, ABC):
         self.model_.load_state_dict(groups["model"])
         self.model_.eval()
         return self
+
+
+@contextmanager
+def _without_leftovers(folder: Path | None) -> Iterator[None]:
+    """Where training fails before its first checkpoint there is nothing to resume, so nothing is kept."""
+    try:
+        yield
+    except TrainingError:
+        if folder is not None and not (folder / "checkpoint.safetensors").exists():
+            (folder / SOFT_TARGETS).unlink(missing_ok=True)
+        raise
