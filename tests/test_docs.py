@@ -137,9 +137,9 @@ def test_links_between_documents_lead_somewhere():
 
 
 def test_what_is_exported_is_what_is_promised():
-    promised = """Classifier ConfigError DataError EventTable Forecaster Imputer ModelFileError MultiLabelClassifier
-    OutputExistsError Predictions RaindropError RaindropWarning Readings Regressor SensorGraph SensorGraphs __version__
-    grid load"""
+    promised = """Classifier ConfigError CostRatio DataError EventTable Forecaster Imputer ModelFileError
+    MultiLabelClassifier OutputExistsError Predictions RaindropError RaindropWarning Readings Regressor SensorGraph
+    SensorGraphs Sensitivity __version__ auto grid load"""
     assert sorted(raindrop.__all__) == sorted(promised.split())
     for name in raindrop.__all__:
         assert hasattr(raindrop, name)

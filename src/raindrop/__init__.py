@@ -8,13 +8,16 @@ from raindrop.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from raindrop.estimators import Classifier, Forecaster, Imputer, MultiLabelClassifier, Regressor, load
+    from raindrop.estimators.auto import auto
     from raindrop.graphs import SensorGraph, SensorGraphs
     from raindrop.table import EventTable, Readings, grid
     from raindrop.tasks.predictions import Predictions
+    from raindrop.tasks.threshold import CostRatio, Sensitivity
 
 __all__ = [
     "Classifier",
     "ConfigError",
+    "CostRatio",
     "DataError",
     "EventTable",
     "Forecaster",
@@ -27,16 +30,20 @@ __all__ = [
     "RaindropWarning",
     "Readings",
     "Regressor",
+    "Sensitivity",
     "SensorGraph",
     "SensorGraphs",
     "__version__",
+    "auto",
     "grid",
     "load",
 ]
 
 # Imported when first asked for: torch takes seconds, and a table or `raindrop --help` does not need it.
 _MODULES = {
+    "auto": "raindrop.estimators.auto",
     "Classifier": "raindrop.estimators",
+    "CostRatio": "raindrop.tasks.threshold",
     "EventTable": "raindrop.table",
     "Forecaster": "raindrop.estimators",
     "Imputer": "raindrop.estimators",
@@ -46,6 +53,7 @@ _MODULES = {
     "Regressor": "raindrop.estimators",
     "SensorGraph": "raindrop.graphs",
     "SensorGraphs": "raindrop.graphs",
+    "Sensitivity": "raindrop.tasks.threshold",
     "grid": "raindrop.table",
     "load": "raindrop.estimators",
 }

@@ -27,6 +27,7 @@ from raindrop.models.base import DataSpec, Model, Output
 from raindrop.table.event_table import EventTable
 from raindrop.tasks.classification import Classification
 from raindrop.training import loop as training
+from raindrop.training.callbacks import board_of
 from raindrop.training.config import TrainConfig
 from raindrop.training.scoring import scores_of
 
@@ -364,14 +365,14 @@ def test_the_log_is_json_for_every_reader_also_where_a_figure_is_missing(learnin
 
 def test_tensorboard_gets_its_files(learning: Collator, checking: Collator, tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
-    train(linear(), learning, checking, config(), run=tmp_path, tensorboard=True)
+    train(linear(), learning, checking, config(), callbacks=[board_of(tmp_path)])
     (file,) = (tmp_path / "tensorboard").iterdir()
     assert b"validation/auroc" in file.read_bytes()
 
 
-def test_tensorboard_without_a_folder_is_refused(learning: Collator) -> None:
+def test_tensorboard_without_a_folder_is_refused() -> None:
     with pytest.raises(ConfigError, match="give one with run='FOLDER'"):
-        train(linear(), learning, None, config(), tensorboard=True)
+        board_of(None)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from raindrop.benchmark.comparison import format_metric
 from raindrop.benchmark.spec import column_name
 from raindrop.files import atomic_file, write_text
 from raindrop.table.csv_text import write_csv
-from raindrop.tasks.metrics import metric_title
 
 Grid = tuple[str, list[str], list[list[str]]]  # heading, column names, rows of cells
 BEHIND = "behind (p)"
@@ -144,7 +143,7 @@ def _overviews(summary: Summary, bold: Callable[[str], str], escape: Callable[[s
                         means = (_mean_and_splits(by_setting[name], most, bold) for name in settings)
                         rows.append([escape(row.name), str(most), *means])
                 scenario = f"{splits.name}, " if splits.name else ""
-                heading = f"{scenario}{hidden} sensors hidden, {metric_title(metric)}"
+                heading = f"{scenario}{hidden} sensors hidden, {summary.experiment.metric_title(metric)}"
                 overviews.append((heading, ["", "splits", *settings], rows))
     return overviews
 
@@ -158,7 +157,7 @@ def _blocks(summary: Summary, bold: Callable[[str], str], escape: Callable[[str]
         optional = {metric: _optional_columns(block.filter(pl.col("metric") == metric)) for metric in metrics}
         names = ["", "splits"]
         for metric in metrics:
-            names += [metric_title(metric), *optional[metric], BEHIND]
+            names += [summary.experiment.metric_title(metric), *optional[metric], BEHIND]
         rows = []
         for row in summary.experiment.rows:
             of_row = block.filter(pl.col("row") == row.name)

@@ -18,6 +18,8 @@ from rich.markup import escape
 
 from raindrop.cli.benchmark import benchmark
 from raindrop.cli.download import download
+from raindrop.cli.fit import fit
+from raindrop.cli.models import models, settings
 from raindrop.cli.readings import forecast, impute
 from raindrop.cli.report import explain, report
 from raindrop.cli.samples import console
@@ -140,6 +142,7 @@ def demo(*, out: Path = Path("demo"), samples: int = 3000, seed: int = 0) -> Non
     run_demo(out, samples, seed, console)
 
 
+app.command(fit)
 app.command(train)
 app.command(evaluate)
 app.command(predict)
@@ -150,6 +153,8 @@ app.command(  # loaded when it is used: its commands come from the data sets, wh
 )
 app.command(download)
 app.command(benchmark)
+app.command(models)
+app.command(settings)
 app.command(explain)
 app.command(report)
 app.command(sign)

@@ -34,7 +34,7 @@ class Training:
     """The options that training an imputer and a forecaster share."""
 
     model: str = "raindrop"
-    """which model: raindrop, or a simple baseline (linear, last, mean, nearest)."""
+    """raindrop, grud, mtand, ipnet, brits, grin, trees, or a simple baseline: linear, last, mean, nearest."""
     preset: str = "tuned"
     """tuned, the best we know."""
     statics: Words = ()

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
@@ -20,7 +21,7 @@ from torch import Tensor
 
 from raindrop.batch.collate import BatchSource
 from raindrop.batch.scaling import Scaler
-from raindrop.errors import ConfigError
+from raindrop.errors import ConfigError, DataError, TrainingError
 from raindrop.estimators.inputs import shared_times_warning, time_window
 from raindrop.estimators.persistence import check_weights, refuse_other_run, smallest, write_model
 from raindrop.estimators.settings import Settings
@@ -31,10 +32,15 @@ from raindrop.table.event_table import EventTable
 from raindrop.table.run_split import RunSplit
 from raindrop.tasks.base import Task
 from raindrop.training import distributed
+from raindrop.training.callbacks import board_of
 from raindrop.training.distill import soft_targets
 from raindrop.training.loop import train
+from raindrop.training.progress import note
 from raindrop.training.scoring import scores_of
 from raindrop.version import VERSION
+
+SOFT_TARGETS = "soft_targets.safetensors"  # in a run's folder: what its trees predicted, kept for a resumed run
+LENGTH_SETTINGS = ("epochs", "min_steps", "patience", "minutes")  # of a run; they may change when it is resumed
 
 
 class Estimator(Settings, ABC):
@@ -97,7 +103,9 @@ class Estimator(Settings, ABC):
         resume: bool,
         tensorboard: bool,
         parts: Mapping[str, EventTable] | None,
+        callbacks: Sequence[Any] = (),
         network: Estimator | None = None,
+        start_from: Estimator | None = None,
     ) -> Self:
         """Train on `training`, choose the epoch on `held_out` where there is any, and save to the run's folder."""
         entry, model_config, train_config = self._configs()
@@ -113,12 +121,16 @@ class Estimator(Settings, ABC):
             "readings": table.num_readings,
             "window": time_window(training),
         }
+        if start_from is not None:
+            self._adopt(start_from, training)
         self.identity_ = self._identity(held_out)
         known = parts if parts is not None else self._own_parts(training, held_out)
         self.split_, self.split_checksum_ = None if known is None else RunSplit.of(known), None
+        lineage = self._identity(held_out, resumable=True)
         self._check_network(network, held_out)
         if folder is not None and resume:
-            refuse_other_run(folder, self.identity_)
+            refuse_other_run(folder, lineage)
+        self.lineage_ = lineage
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(self.seed))
             self.model_ = entry.model(model_config, self._spec())
@@ -127,23 +139,27 @@ class Estimator(Settings, ABC):
         chosen_by = None if held_out is None else self._validation_source(held_out)
         distributed.join()
         within_run = nullcontext() if folder is None or distributed.rank() else run_folder(folder)
-        with within_run, limit_threads(self.threads):
+        with within_run, _without_leftovers(folder), limit_threads(self.threads):
             if folder is not None and resume and distributed.rank() == 0:
-                refuse_other_run(folder, self.identity_)  # again: another run may have ended there just now
+                refuse_other_run(folder, lineage)  # again: another run may have ended there just now
             distributed.wait()
             if isinstance(self.model_, DirectModel):
-                self._refuse_train_settings(train_config, tensorboard)
+                self._refuse_train_settings(train_config, tensorboard or bool(callbacks))
                 self.history_ = self.model_.fit(learned_from, chosen_by, int(self.seed))
             else:
                 self.model_.prepare(learned_from, chosen_by, int(self.seed))
+                if start_from is not None:
+                    self.model_.load_state_dict(start_from.model_.state_dict())
                 if network is not None:
                     self.model_.network.load_state_dict(network.model_.state_dict())
                     self.history_ = network.history_
                 else:
+                    fewer = self.fewer_steps(len(learned_from), float(np.mean(learned_from.lengths)))
+                    note(self.progress and fewer is not None, str(fewer))
                     if train_config.soft_targets:
-                        mixed = soft_targets(
-                            learned_from, self._spec(), train_config.soft_targets, int(self.seed), self.progress
-                        )
+                        kept = None if folder is None or distributed.rank() else folder / SOFT_TARGETS
+                        weight, seed = train_config.soft_targets, int(self.seed)
+                        mixed = soft_targets(learned_from, self._spec(), weight, seed, self.progress, kept, lineage)
                         learned_from.targets = learned_from.targets if mixed is None else mixed
                     self.history_ = train(
                         self.model_.network,
@@ -155,9 +171,9 @@ class Estimator(Settings, ABC):
                         device=device,
                         run=folder,
                         resume=resume,
-                        identity=self.identity_,
+                        identity=lineage,
                         show=self.progress,
-                        tensorboard=tensorboard,
+                        callbacks=[*callbacks, *([board_of(folder)] if tensorboard and not distributed.rank() else [])],
                     )
                 self.model_.to("cpu")
             self.notes_ = self.model_.finish(chosen_by)
@@ -187,12 +203,41 @@ class Estimator(Settings, ABC):
                 "This estimator is not fitted yet. Call fit(table) first, or load one with load(folder)."
             )
 
-    def _identity(self, held_out: EventTable | None, data: Estimator | None = None) -> str:
-        """Identifies what is trained on what."""
-        described = {"model": self.model, "config": self.resolved(), "seed": int(self.seed)}
+    def _identity(self, held_out: EventTable | None, data: Estimator | None = None, *, resumable: bool = False) -> str:
+        """Identifies what is trained on what; `resumable` leaves out for how long, so that a run can be extended."""
+        config = self.resolved()
+        if resumable:
+            config["train"] = {name: value for name, value in config["train"].items() if name not in LENGTH_SETTINGS}
+        described = {"model": self.model, "config": config, "seed": int(self.seed)}
         fitted = data or self
         fingerprint = None if held_out is None else held_out.fingerprint
         return content_checksum([described, VERSION, fitted.task_.to_dict(), fitted.data_, fingerprint])
+
+    def _adopt(self, start: Estimator, training: EventTable) -> None:
+        """Take over what the weights of `start` were trained with: classes, scaling, time unit and window."""
+        start._require_fitted()
+        mine, its = self.resolved()["model"], start.resolved()["model"]
+        other = [name for name in mine if mine[name] != its.get(name)]
+        if type(start) is not type(self) or start.model != self.model or other:
+            settings = f", with other settings (model.{other[0]})" if start.model == self.model and other else ""
+            raise ConfigError(
+                f"start_from is a {type(start).__name__} of the model '{start.model}'{settings}; this is a "
+                f"{type(self).__name__} of '{self.model}'. Its weights fit only the same model with the same settings."
+            )
+        if isinstance(start.model_, DirectModel):
+            raise ConfigError(
+                f"start_from: '{self.model}' is not trained by gradients, so it cannot be trained further."
+            )
+        self.task_ = start.task_.with_weights_of(self.task_)
+        self.time_unit_, self.scaler_ = start.time_unit_, start.scaler_
+        self.data_ |= {"window": start.data_["window"], "start_from": start.identity_}
+        try:
+            self.scaler_.sensor_codes(training, ignore_unknown=self.unknown_sensors == "ignore")
+        except DataError as error:
+            raise DataError(
+                f"start_from: {error}\nTo learn new sensors, train one model on a table of both sites, whose sensors "
+                "are the union."
+            ) from None
 
     def _spec(self) -> DataSpec:
         first, last = self.data_["window"]
@@ -223,6 +268,7 @@ class Estimator(Settings, ABC):
             "state": state,
             "identity": self.identity_,
             "split_sha256": self.split_checksum_,
+            "lineage": self.lineage_,
         }
         weights = {f"model/{name}": smallest(tensor.cpu()) for name, tensor in self.model_.state_dict().items()}
         weights |= {f"state/{name}": torch.from_numpy(array) for name, array in arrays.items()}
@@ -247,7 +293,7 @@ class Estimator(Settings, ABC):
         self.data_ = about["data"]
         self.history_ = about["history"]
         self.notes_ = about["notes"]
-        self.identity_ = about["identity"]
+        self.identity_, self.lineage_ = about["identity"], about.get("lineage", "")
         self.split_, self.split_checksum_ = split, about.get("split_sha256")
         groups: dict[str, dict[str, Tensor]] = {"model": {}, "state": {}}
         for name, tensor in tensors.items():
@@ -260,3 +306,14 @@ class Estimator(Settings, ABC):
         self.model_.load_state_dict(groups["model"])
         self.model_.eval()
         return self
+
+
+@contextmanager
+def _without_leftovers(folder: Path | None) -> Iterator[None]:
+    """Where training fails before its first checkpoint there is nothing to resume, so nothing is kept."""
+    try:
+        yield
+    except TrainingError:
+        if folder is not None and not (folder / "checkpoint.safetensors").exists():
+            (folder / SOFT_TARGETS).unlink(missing_ok=True)
+        raise

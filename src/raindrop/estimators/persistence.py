@@ -60,15 +60,15 @@ def smallest(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def refuse_other_run(folder: Path, identity: str) -> None:
-    """Raise where a folder holds the finished model of another run than `identity`, or something like it."""
+def refuse_other_run(folder: Path, lineage: str) -> None:
+    """Raise where a folder holds the finished model of another run than `lineage`, or something like it."""
     try:
-        found = read_json(folder / "model.json")["identity"]
+        found = read_json(folder / "model.json")["lineage"]
     except (FileNotFoundError, NotADirectoryError):
         return
     except (OSError, ValueError, KeyError, TypeError):
         found = None
-    if found != identity:
+    if found != lineage:
         raise ResumeError(
             f"{folder}: holds the model of a run with other data, settings, seed or version, so it cannot be resumed.\n"
             "Give what it was started with, or choose another output."

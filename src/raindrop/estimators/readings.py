@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -51,11 +51,13 @@ class ReadingsEstimator(Estimator):
         resume: bool = False,
         tensorboard: bool = False,
         parts: Mapping[str, EventTable] | None = None,
+        callbacks: Sequence[Any] = (),
     ) -> Self:
         """Learn from the measured readings of a table; labels are not used, nor readings that were filled in.
 
         Without `validation`, a random share (train.holdout) of the samples, or of a long series' windows, chooses the
-        epoch to keep and makes the intervals honest. `run`, `resume` and `parts` are those of `Classifier.fit`.
+        epoch to keep and makes the intervals honest. `run`, `resume`, `parts` and `callbacks` are those of
+        `Classifier.fit`.
         """
         _, _, train_config = self._configs()
         resolve_device(self.device)
@@ -72,7 +74,16 @@ class ReadingsEstimator(Estimator):
         self.holds_out_windows_ = False
         training, held_out = self._hold_out(table, validation, train_config.holdout)
         self.interval_ = typical_intervals(training)
-        return self._fit(table, training, held_out, run=run, resume=resume, tensorboard=tensorboard, parts=parts)
+        return self._fit(
+            table,
+            training,
+            held_out,
+            run=run,
+            resume=resume,
+            tensorboard=tensorboard,
+            parts=parts,
+            callbacks=callbacks,
+        )
 
     # ---------------------------------------------------------------- asking
 
@@ -294,9 +305,9 @@ class ReadingsEstimator(Estimator):
 
     # ---------------------------------------------------------------- saving
 
-    def _identity(self, held_out: EventTable | None, data: Estimator | None = None) -> str:
+    def _identity(self, held_out: EventTable | None, data: Estimator | None = None, *, resumable: bool = False) -> str:
         arguments = [type(self).__name__, self._horizon(), getattr(self, "cutoff", None)]
-        return content_checksum([super()._identity(held_out, data), arguments])
+        return content_checksum([super()._identity(held_out, data, resumable=resumable), arguments])
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         arrays = {} if self.conformal_ is None else {f"conformal/{k}": v for k, v in vars(self.conformal_).items()}

@@ -50,6 +50,11 @@ class Samples:
     target: NDArray[Any]
     weight: NDArray[np.float32] | None = None
 
+    def part(self, positions: NDArray[np.int64]) -> Samples:
+        """These samples."""
+        weight = None if self.weight is None else self.weight[positions]
+        return Samples(self.x[positions], self.target[positions], weight)
+
     def only(self, columns: NDArray[np.int64]) -> Samples:
         """These columns; a constant one where there are none."""
         x = self.x[:, columns] if len(columns) else np.zeros((len(self.x), 1))

@@ -38,7 +38,9 @@ class TrainConfig(Ranged):
     max_grad_norm: Weight = 0.0
     """Gradient clipping: the largest norm of a gradient; 0 does not clip."""
     patience: Count = 0
-    """Early stopping: epochs without a better validation metric; 0 trains for all epochs."""
+    """Early stopping: epochs without a better validation metric; 0 trains for all epochs and keeps the best one."""
+    minutes: Weight = 0.0
+    """Stop after so many minutes, with a schedule that ends by then; 0 has no limit."""
     metric: str = "auto"
     """The validation metric that chooses the epoch to keep; auto is the task's own (AUROC, or MAE)."""
     ema_decay: Share = 0.0
@@ -55,3 +57,21 @@ class TrainConfig(Ranged):
     """Share of the training samples to hold out for validation where no validation table is given; 0 holds out none."""
     checkpoint_minutes: Weight = 5.0
     """A checkpoint is written after every epoch, and this often within one."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a table is walked through."""
+
+    batch_size: int
+    steps: int  # of an epoch
+    epochs: int
+
+    @classmethod
+    def of(cls, config: TrainConfig, samples: int, mean_readings: float) -> Plan:
+        """For a table of so many samples, with so many readings each on average."""
+        size = config.batch_size
+        if config.batch_readings:
+            size = max(1, round(config.batch_readings / max(1.0, mean_readings)))
+        steps = max(1, -(-samples // size))
+        return cls(size, steps, max(config.epochs, -(-config.min_steps // steps)))
