@@ -52,6 +52,8 @@ class Gaps:
     """A forecaster's: everything later than a cutoff is hidden, and asked for up to this much later."""
     cutoff: float | None = None
     """The cutoff of half of the windows, where it is known; the others draw theirs."""
+    may_be_silent: Bools | None = None
+    """(sensor,) which sensors are now and then hidden whole; all of them where not given."""
 
     @classmethod
     def learn(
@@ -105,6 +107,8 @@ class Gaps:
             start[rng.random((windows, sensors)) >= rng.choice([0.1, 0.4], (windows, 1))] = np.inf
             hidden |= (time >= start.ravel()[pair]) & (time < (start + length).ravel()[pair])
         silent = rng.random((windows, sensors)) < rng.choice([0.0, 0.03, 0.15], (windows, 1), p=[0.5, 0.3, 0.2])
+        if self.may_be_silent is not None:
+            silent &= self.may_be_silent
         hidden |= silent.ravel()[pair]
         return hidden | self._outages(rng, owner, sensor, time, low, windows)
 
