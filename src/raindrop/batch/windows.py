@@ -1,13 +1,15 @@
 """Windows: pieces of samples in which readings are asked for, with the readings around them.
 
 A short sample is one window. A long series is cut into windows of equal length; the readings up to `margin` before and
-after a window are seen too, but never asked for. Lengths are multiples of the typical interval between readings.
+after a window are seen too, but never asked for. Lengths are multiples of the typical interval between readings. Of a
+sensor without a reading in a margin, the next one beyond it is seen, for models that can make use of it.
 """
 
 from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 
 from raindrop.batch.batch import Batch, Queries
 from raindrop.batch.collate import BatchSource, Positions
+from raindrop.batch.distant import DistantReadings
 from raindrop.batch.gaps import Gaps, bisect
 from raindrop.batch.scaling import Scaler
 from raindrop.table.event_table import EventTable
@@ -25,6 +28,8 @@ LENGTH, MARGIN = 128.0, 96.0  # typical intervals
 MAX_PAIRS = 1 << 17  # queries x sensors in a training batch,
 MIN_QUERIES = 64  # but at least so many queries
 MAX_VALIDATION = 50_000  # readings to validate on
+DISTANT_SHARE = 0.5  # of the sensors, whose distant readings are seen in training
+Readings = tuple[Positions, Positions, Positions]
 Float64 = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
@@ -77,8 +82,19 @@ class Windows:
 class WindowSource(BatchSource):
     """Windows of a table as items. What is asked for, and what is hidden, is the subclass's business."""
 
-    def __init__(self, table: EventTable, scaler: Scaler, windows: Windows, *, ignore_unknown: bool = False):
-        self.table, self.scaler, self.windows = table, scaler, windows
+    sees_after = True  # whether there may be distant readings after a window
+
+    def __init__(
+        self,
+        table: EventTable,
+        scaler: Scaler,
+        windows: Windows,
+        *,
+        ignore_unknown: bool = False,
+        sees_distant: bool = False,
+    ):
+        """With `sees_distant`, a sensor without a reading in a window's margin is seen by its next one beyond it."""
+        self.table, self.scaler, self.windows, self.sees_distant = table, scaler, windows, sees_distant
         self.codes = scaler.sensor_codes(table, ignore_unknown=ignore_unknown)
         self.statics = scaler.encode_statics(table)
         self.truth = self.targets = self.weights = None
@@ -92,10 +108,40 @@ class WindowSource(BatchSource):
 
     def part(self, positions: Positions) -> Self:
         part = copy(self)
+        part.__dict__.pop("distant", None)
         part.windows = self.windows[positions]
         return part
 
-    def readings(self, positions: Positions) -> tuple[Positions, Positions, Positions]:
+    @cached_property
+    def distant(self) -> DistantReadings | None:
+        """The readings of the samples that are cut; None where none is, or where none is to be seen."""
+        inner = np.isfinite(self.windows.start) | np.isfinite(self.windows.stop)
+        if not self.sees_distant or not inner.any():
+            return None
+        samples = np.unique(self.windows.sample[inner])
+        return DistantReadings(self.table, self.codes, len(self.scaler.sensors), samples)
+
+    def with_distant(self, positions: Positions, readings: Readings, chosen: Bools | None = None) -> Readings:
+        """These readings with those out of sight, of all sensors or of the `chosen` (window, sensor)."""
+        if self.distant is None:
+            return readings
+        windows, (rows, owner, sensor) = self.windows[positions], readings
+        time = np.asarray(self.table.time[rows])
+        parts = [readings]
+        for edge, outside, find, at in (
+            (windows.start, time < windows.start[owner], self.distant.before, windows.row),
+            (windows.stop, time >= windows.stop[owner], self.distant.after, windows.row + windows.count),
+        )[: 1 + self.sees_after]:
+            missing = np.repeat(np.isfinite(edge)[:, None], len(self.scaler.sensors), axis=1)
+            missing[owner[outside], sensor[outside]] = False
+            window, of = np.nonzero(missing if chosen is None else missing & chosen)
+            row = find(windows.sample[window], of, at[window])
+            parts.append((row[row >= 0], window[row >= 0], of[row >= 0]))
+        rows, owner, sensor = (np.concatenate(column) for column in zip(*parts, strict=True))
+        order = np.lexsort([rows, owner])
+        return rows[order], owner[order], sensor[order]
+
+    def readings(self, positions: Positions) -> Readings:
         """(n,) row, window and sensor of the readings that are seen."""
         count = self.windows.count[positions]
         ends = np.cumsum(count)
@@ -108,7 +154,7 @@ class WindowSource(BatchSource):
     def ask(
         self,
         positions: Positions,
-        readings: tuple[Positions, Positions, Positions],
+        readings: Readings,
         asked: tuple[Positions, Positions, Float64],
         target: NDArray[np.float32] | None,
     ) -> Batch:
@@ -120,6 +166,28 @@ class WindowSource(BatchSource):
             queries=Queries(*(torch.from_numpy(np.ascontiguousarray(column)) for column in asked)),
         )
 
+    def time_to_nearest(
+        self, positions: Positions, seen: Readings, asked: tuple[Positions, Positions, Float64]
+    ) -> Float64:
+        """(q,) how far the nearest other reading of the asked sensor is from the asked time; infinite without one.
+
+        `seen` and `asked` (window, sensor, time) are those of a batch of the windows at `positions`.
+        """
+        width = len(self.scaler.sensors)
+        rows, owner, sensor = seen
+        order = np.argsort(owner * width + sensor, kind="stable")
+        time = np.asarray(self.table.time[rows])[order]
+        offsets = np.searchsorted((owner * width + sensor)[order], np.arange(len(positions) * width + 1))
+        series = asked[0] * width + asked[1]
+        start, stop = offsets[series], offsets[series + 1]
+        before = bisect(time, start, stop, asked[2]) - 1
+        after = bisect(time, start, stop, asked[2], right=True)
+        padded = np.append(time, np.nan)
+        since = np.where(before >= start, asked[2] - padded[before], np.inf)
+        until = np.where(after < stop, padded[np.minimum(after, len(time))] - asked[2], np.inf)
+        nearest: Float64 = np.minimum(since, until)
+        return nearest
+
 
 class GapWindows(WindowSource):
     """Windows to train on: some readings are hidden, anew in every batch, and asked for."""
@@ -127,6 +195,13 @@ class GapWindows(WindowSource):
     def __init__(self, table: EventTable, scaler: Scaler, windows: Windows, gaps: Gaps, **options: Any):
         super().__init__(table, scaler, windows, **options)
         self.gaps = gaps
+        self.sees_after = gaps.horizon is None
+
+    def draw_distant(self, number: int, rng: np.random.Generator) -> Bools | None:
+        """(window, sensor) whose distant readings are seen; so a sensor without any is met in training too."""
+        if self.distant is None:
+            return None
+        return rng.random((number, len(self.scaler.sensors))) < DISTANT_SHARE
 
     def draw(self, positions: Positions, rng: np.random.Generator) -> tuple[Bools, Bools]:
         """Of the `readings` at these positions: which are hidden, and which are asked for."""
@@ -136,14 +211,14 @@ class GapWindows(WindowSource):
         inside = (time >= start[owner]) & (time < stop[owner])
         return self.gaps.draw(rng, owner, sensor, time, inside, len(positions))
 
-    def hide(self, positions: Positions, hidden: Bools, asked: Positions) -> Batch:
-        """The batch without the hidden readings, with queries at the asked ones."""
+    def hide(self, positions: Positions, hidden: Bools, asked: Positions, distant: Bools | None) -> Batch:
+        """The batch without the hidden readings, with queries at the asked ones, and (window, sensor) `distant`."""
         rows, owner, sensor = self.readings(positions)
         target = self.scaler.scale_values(np.asarray(self.table.value[rows[asked]]), sensor[asked])
         keep = ~hidden
         return self.ask(
             positions,
-            (rows[keep], owner[keep], sensor[keep]),
+            self.with_distant(positions, (rows[keep], owner[keep], sensor[keep]), distant),
             (owner[asked], sensor[asked], np.asarray(self.table.time[rows[asked]])),
             target,
         )
@@ -168,7 +243,7 @@ class GapWindows(WindowSource):
         most = max(MIN_QUERIES, MAX_PAIRS // len(self.scaler.sensors))
         if len(asked) > most:
             asked = np.sort(rng.choice(asked, most, replace=False))
-        return self.hide(positions, hidden, asked)
+        return self.hide(positions, hidden, asked, self.draw_distant(len(positions), rng))
 
 
 class HeldOutWindows(GapWindows):
@@ -199,6 +274,13 @@ class HeldOutWindows(GapWindows):
         self.num_asked = np.bincount(owner[self.asked], minlength=len(self))
         scaled = scaler.scale_values(np.asarray(table.value[rows[self.asked]]), sensor[self.asked])
         self.truth = np.stack([scaled.astype(np.float64), sensor[self.asked]], axis=1)
+        self.seen_distant = self.draw_distant(len(self), rng)
+        every = np.arange(len(self))
+        seen = self.with_distant(
+            every, (rows[~self.hidden], owner[~self.hidden], sensor[~self.hidden]), self.seen_distant
+        )
+        asked = owner[self.asked], sensor[self.asked], np.asarray(table.time[rows[self.asked]])
+        self.distance = self.time_to_nearest(every, seen, asked)
 
     def cells(self, positions: Positions) -> NDArray[np.int64]:
         """Readings, and queries x sensors."""
@@ -218,7 +300,8 @@ class HeldOutWindows(GapWindows):
         drop_sensors: float = 0.0,
     ) -> Batch:
         flags = np.concatenate([np.arange(self.offsets[at], self.offsets[at + 1]) for at in positions])
-        return self.hide(positions, self.hidden[flags], np.flatnonzero(self.asked[flags]))
+        distant = None if self.seen_distant is None else self.seen_distant[positions]
+        return self.hide(positions, self.hidden[flags], np.flatnonzero(self.asked[flags]), distant)
 
 
 class QueryWindows(WindowSource):
@@ -269,9 +352,22 @@ class QueryWindows(WindowSource):
         drop_readings: float = 0.0,
         drop_sensors: float = 0.0,
     ) -> Batch:
+        rows, asked = self._asked_in(positions)
+        target = None if self.truth is None else self.truth[rows, 0].astype(np.float32)
+        return self.ask(positions, self.with_distant(positions, self.readings(positions)), asked, target)
+
+    @cached_property
+    def distance(self) -> Float64:
+        """(q,) how far the asked sensor's nearest other reading in sight is, in the order of scores."""
+        parts = []
+        for at in np.array_split(np.arange(len(self)), max(1, len(self) // 64)):
+            seen = self.with_distant(at, self.readings(at))
+            parts.append(self.time_to_nearest(at, seen, self._asked_in(at)[1]))
+        return np.concatenate(parts)
+
+    def _asked_in(self, positions: Positions) -> tuple[Positions, tuple[Positions, Positions, Float64]]:
+        """(q,) which queries lie in these windows, and their window among these, sensor and time."""
         low, high = self.offsets[positions], self.offsets[positions + 1]
         owner = np.repeat(np.arange(len(positions)), high - low)
         rows = np.repeat(low - (np.cumsum(high - low) - (high - low)), high - low) + np.arange(len(owner))
-        sensor, time = self.asked[0][rows], self.asked[1][rows]
-        target = None if self.truth is None else self.truth[rows, 0].astype(np.float32)
-        return self.ask(positions, self.readings(positions), (owner, sensor, time), target)
+        return rows, (owner, self.asked[0][rows], self.asked[1][rows])

@@ -12,7 +12,7 @@ Axes: q queries, u senders, h heads, k widths.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -61,6 +61,7 @@ class QueryConfig:
 class RaindropQueries(Model):
     """Quantiles of asked readings."""
 
+    sees_distant: ClassVar[bool] = True
     interval: Tensor
     scales: Tensor
 
