@@ -33,7 +33,7 @@ def test_a_misnamed_column_is_reported_with_the_closest_name():
     events = {"sample": ["a"], "tiem": [0], "sensor": ["x"], "value": [1]}
     assert refused(EventTable.from_frames, events) == (
         "events: there is no column 'time' (needed as time); did you mean 'tiem'?\n"
-        "Rename the column, or say which one it is with time='NAME'."
+        "Rename the column, or say which one it is with time='NAME' (--time NAME)."
     )
 
 
@@ -171,7 +171,10 @@ def test_unequal_or_single_columns_are_refused():
 def test_a_missing_or_infinite_number_is_counted_and_located(column, bad, fault):
     message = refused_frames({column: [EVENTS[column][0], bad, EVENTS[column][2]]})
     assert message.startswith(f"events: 1 of 3 rows {fault} (first: row 2, sample 'p1', sensor 'Temp').\n")
-    assert message.endswith("drop these rows or fix the export.")
+    advice = (
+        "(--missing drop) to leave these rows out." if "no value" in fault else "drop these rows or fix the export."
+    )
+    assert message.endswith(advice)
 
 
 @pytest.mark.parametrize("bad", [None, NAN, ""])
@@ -187,7 +190,8 @@ def test_a_missing_id_is_counted_and_located(bad):
 
 @pytest.mark.parametrize("frame", [dict, pl.DataFrame, lambda columns: pd.DataFrame(columns).astype({"value": object})])
 def test_text_where_a_number_belongs_is_quoted(frame):
-    message = refused(EventTable.from_frames, frame(EVENTS | {"value": ["80", "high", "n/a"]}))
+    events = EVENTS | {"value": ["80", "high", "<9"], "sensor": ["HR"] * 3}
+    message = refused(EventTable.from_frames, frame(events))
     assert message == (
         "events: column 'value' holds text where a value belongs in 2 of 3 rows (first: row 2, 'high').\n"
         "A value is a number; turn these into numbers, or drop the rows."
@@ -212,7 +216,8 @@ def test_a_blank_cell_of_a_csv_is_a_missing_number(tmp_path, blank):
     write_csv(tmp_path, f"sample,time,sensor,value\np1,0,HR,80\np1,{blank},HR,81\n")
     assert "1 of 2 rows have no time (first: row 2, sample 'p1', sensor 'HR')" in refused(EventTable.read, tmp_path)
     write_csv(tmp_path, f"sample,time,sensor,value\np1,0,HR,{blank}\np1,1,HR,81\n")
-    assert "1 of 2 rows have no value (first: row 1, sample 'p1', sensor 'HR')" in refused(EventTable.read, tmp_path)
+    message = refused(EventTable.read, tmp_path, missing="error")
+    assert "1 of 2 rows have no value (first: row 1, sample 'p1', sensor 'HR')" in message
     write_csv(tmp_path, f"sample,time,sensor,value\np1,2024-01-31,HR,1\np1,{blank},HR,81\n")
     assert "1 of 2 rows have no time (first: row 2, sample 'p1', sensor 'HR')" in refused(EventTable.read, tmp_path)
 
@@ -241,7 +246,8 @@ def test_duplicates_are_counted_and_the_message_names_the_policies():
     assert refused(EventTable.from_frames, TWICE) == (
         "events: 2 of 4 rows repeat the (sample, time, sensor) of another row "
         "(first: row 3, sample 'p1', sensor 'HR').\n"
-        "Pass duplicates='last' to keep the last of each in the order given, or 'mean' to average them."
+        "Pass duplicates='last' to keep the last of each in the order given, or 'mean' to average them "
+        "(--duplicates last)."
     )
 
 

@@ -44,7 +44,7 @@ def test_readings_of_unlisted_samples_are_an_error_or_dropped():
     samples = {"sample": ["p1"]}
     assert refused_frames(samples=samples) == (
         "events: 1 of 3 rows belong to a sample that samples does not list (first: row 3, sample 'p2', sensor 'HR').\n"
-        "Add these samples, or pass unlisted='drop' to leave their readings out."
+        "Add these samples, or pass unlisted='drop' (--unlisted drop) to leave their readings out."
     )
     table = EventTable.from_frames(EVENTS, samples, unlisted="drop")
     assert table.num_readings == 2
@@ -152,7 +152,7 @@ def test_times_before_the_reference_are_an_error_kept_or_dropped():
     assert refused_frames(samples=samples) == (
         "events: 1 of 3 rows are before their sample's reference time (first: row 1, sample 'p1', sensor 'HR').\n"
         "Readings count from the reference time on; pass before_reference='keep' to allow negative times "
-        "or 'drop' to leave these rows out."
+        "or 'drop' to leave these rows out (--before-reference keep)."
     )
     kept = EventTable.from_frames(EVENTS, samples, before_reference="keep")
     assert kept.time.tolist() == [-0.5, 0.5, 0.5]

@@ -254,7 +254,7 @@ def _queries(
 ) -> pl.DataFrame | None:
     """The queries of `--every` or `--queries`; None where neither is given."""
     from raindrop.errors import DataError
-    from raindrop.table.store import read_frame
+    from raindrop.table.frame_files import read_frame
 
     if every is not None:
         return estimator.grid(table, every)
@@ -262,4 +262,4 @@ def _queries(
         return None
     if path.suffix not in (".parquet", ".csv") or not path.is_file():
         raise DataError(f"{path}: queries are a .parquet or .csv file with the columns sample, time and sensor.")
-    return read_frame(path)
+    return read_frame(path).frame

@@ -14,19 +14,18 @@ import polars as pl
 from numpy.typing import NDArray
 
 from raindrop.errors import DataError, check_choice, format_count, suggest
+from raindrop.table.categories import text_to_sensors
+from raindrop.table.cells import clean_text, natural_key, require_printable
+from raindrop.table.checks import Sources, drop_rows, reject_rows
 from raindrop.table.frames import ids_as_text, require_columns, to_name_tuple, to_polars
+from raindrop.table.relative_time import BeforeReference, drop_by_time, row_numbers, to_relative_time
+from raindrop.table.sample_table import attributes_of_events, prepare_samples, resolve_roles, warn_of_ids
 from raindrop.table.store import Roles
-from raindrop.table.time_columns import (
-    TimeUnit,
-    describe_time_type,
-    durations_to_numbers,
-    parse_numbers,
-    parse_times,
-)
+from raindrop.table.time_columns import TimeUnit, numbers_and_text, parse_numbers, parse_times, refuse_text
 
 Duplicates = Literal["error", "last", "mean"]
-BeforeReference = Literal["error", "keep", "drop"]
 Unlisted = Literal["error", "drop"]
+Missing = Literal["error", "drop"]
 
 
 @dataclass(frozen=True)
@@ -44,21 +43,7 @@ class SortedReadings:
     time_unit: TimeUnit
     dropped: dict[str, int]
     filled: NDArray[np.bool_] | None = None
-
-
-@dataclass(frozen=True)
-class Sources:
-    """The names of the two tables in messages."""
-
-    events: str = "events"
-    samples: str = "samples"
-
-    @classmethod
-    def from_option(cls, source: str | tuple[str, str] | None) -> Sources:
-        """One name for both tables, or one each."""
-        if isinstance(source, tuple):
-            return cls(*source)
-        return cls(f"{source} events", f"{source} samples") if source else cls()
+    notices: tuple[str, ...] = ()
 
 
 def build_readings(
@@ -69,6 +54,7 @@ def build_readings(
     time: str,
     sensor: str,
     value: str,
+    text: str | None,
     label: str | None,
     statics: Sequence[str] | None,
     group: str | None,
@@ -77,36 +63,49 @@ def build_readings(
     time_unit: TimeUnit,
     sensors: Sequence[str] | None,
     duplicates: Duplicates,
+    missing: Missing,
     before_reference: BeforeReference,
     unlisted: Unlisted,
     source: str | tuple[str, str] | None,
+    notices: Sequence[str],
 ) -> SortedReadings:
     """Validate events and samples and sort the readings; the options are those of `EventTable.from_frames`."""
     check_choice(duplicates, Duplicates, "duplicates")
+    check_choice(missing, Missing, "missing")
     check_choice(before_reference, BeforeReference, "before_reference")
     check_choice(unlisted, Unlisted, "unlisted")
     check_choice(time_unit, TimeUnit, "time_unit")
     sources = Sources.from_option(source)
+    said = list(notices)
     event_frame = to_polars(events, sources.events)
-    sample_frame = None if samples is None else to_polars(samples, sources.samples)
+    required = {"sample": sample, "time": time, "sensor": sensor, "value": value} | ({"text": text} if text else {})
     named = {"label": label, "group": group, "cutoff": cutoff, "reference": reference}
-    roles, reference = _resolve_roles(named, to_name_tuple(statics or (), "statics"), sample_frame, sample, sources)
+    static_names = to_name_tuple(statics or (), "statics")
+    if samples is None:
+        named_columns = [name for name in (*named.values(), *static_names) if name]
+        implied = label is None
+        sample_frame = attributes_of_events(event_frame, sample, named_columns, sources.events, said, implied=implied)
+    else:
+        sample_frame = to_polars(samples, sources.samples)
+    roles, reference = resolve_roles(named, static_names, sample_frame, sample, sources)
 
-    require_columns(event_frame, {"sample": sample, "time": time, "sensor": sensor, "value": value}, sources.events)
+    require_columns(event_frame, required, sources.events)
     rows = pl.DataFrame(
         {
             "sample": ids_as_text(event_frame[sample], "sample", sources.events),
-            "time": parse_times(event_frame[time], time_unit, sources.events),
+            "time": parse_times(event_frame[time], time_unit, sources.events, said),
             "sensor": ids_as_text(event_frame[sensor], "sensor", sources.events),
-            "value": parse_numbers(event_frame[value], "value", sources.events),
         }
     ).with_row_index("row")
-    _check_rows(rows, sources.events)
-    sample_frame = _prepare_samples(rows, sample_frame, sample, sources)
+    rows = _add_values(rows, event_frame[value], event_frame[text] if text else None, sources.events)
     dropped: dict[str, int] = {}
+    rows = _check_rows(rows, missing, dropped, said, sources.events)
+    if "text" in rows.columns:
+        rows = text_to_sensors(rows, sources.events, said)
+    sample_frame = prepare_samples(rows, sample_frame, sample, sources, said)
     rows = _add_positions(rows, sample_frame, unlisted, dropped, sources)
-    rows, sample_frame = _to_relative_time(rows, sample_frame, reference, roles.cutoff, time_unit, sources)
-    rows = _drop_by_time(rows, sample_frame, before_reference, roles.cutoff, dropped, sources.events)
+    rows, sample_frame = to_relative_time(rows, sample_frame, reference, roles.cutoff, time_unit, sources, said)
+    rows = drop_by_time(rows, sample_frame, before_reference, roles.cutoff, dropped, sources.events)
 
     names = _sensor_names(rows, sensors, dropped, sources.events)
     codes = pl.DataFrame({"sensor": pl.Series(names, dtype=pl.String), "code": np.arange(len(names), dtype=np.int32)})
@@ -114,6 +113,8 @@ def build_readings(
     rows = _resolve_duplicates(rows, duplicates, dropped, sources.events)
     count = np.bincount(rows["position"].to_numpy(), minlength=len(sample_frame)).astype(np.int64)
     filled = _filled(event_frame, rows["row"])
+    if roles.label is not None:
+        warn_of_ids(sample_frame[roles.label], said)
     return SortedReadings(
         time=rows["time"].to_numpy().astype(np.float64),
         sensor=rows["code"].to_numpy().astype(np.int32),
@@ -126,6 +127,7 @@ def build_readings(
         time_unit=time_unit,
         dropped={reason: number for reason, number in dropped.items() if number},
         filled=filled,
+        notices=tuple(said),
     )
 
 
@@ -141,201 +143,75 @@ def _filled(events: pl.DataFrame, row: pl.Series) -> NDArray[np.bool_] | None:
     return column.fill_null(False).to_numpy()
 
 
-def _resolve_roles(
-    named: Mapping[str, str | None],
-    statics: tuple[str, ...],
-    samples: pl.DataFrame | None,
-    id_column: str,
-    sources: Sources,
-) -> tuple[Roles, str | None]:
-    """The columns of the samples table in each role, and the reference column.
+def _add_values(rows: pl.DataFrame, values: pl.Series, text: pl.Series | None, source: str) -> pl.DataFrame:
+    """Add the numbers, and a column `text` if some readings are text; a sensor with both is an error.
 
-    A column with the name of a role is used without being named; '' means none.
+    text: a column of texts for the readings that have no number, where they stand apart.
     """
-    columns = [] if samples is None else samples.columns
-    chosen = {
-        role: (role if role in columns else None) if name is None else name or None for role, name in named.items()
-    }
-    roles = Roles(chosen["label"], statics, chosen["group"], chosen["cutoff"])
-    required = roles.columns | {role: name for role, name in chosen.items() if name}
-    if samples is None and required:
-        raise DataError(
-            f"There is no samples table, but columns of it are named: {', '.join(required.values())}.\n"
-            "Give a table with one row per sample that has these columns."
-        )
-    if samples is not None:
-        require_columns(samples, {"sample": id_column, **required}, sources.samples)
-        if id_column in required.values():
-            role = next(role for role, name in required.items() if name == id_column)
-            raise DataError(f"{sources.samples}: '{id_column}' names the samples; it cannot be their {role} as well.")
-    return roles, chosen["reference"]
+    if text is not None:
+        number = parse_numbers(values, "value", source).fill_nan(None)
+        states, _ = clean_text(text)
+        rows = rows.with_columns(number.alias("value"), states.set(number.is_not_null(), None).alias("text"))
+        return rows if rows["text"].count() else rows.drop("text")
+    if values.dtype not in (pl.String, pl.Categorical, pl.Enum):
+        return rows.with_columns(parse_numbers(values, "value", source).alias("value"))
+    number, found = numbers_and_text(values)
+    rows = rows.with_columns(number.alias("value"))
+    if found is None:
+        return rows
+    numeric = rows.filter(number.is_not_null())["sensor"].unique()
+    mixed = found.set(~rows["sensor"].is_in(numeric.implode()).fill_null(True), None)
+    if mixed.count():
+        refuse_text(values, mixed, "value", source)
+    return rows.with_columns(found.alias("text"))
 
 
-def _check_rows(rows: pl.DataFrame, source: str) -> None:
-    """Every reading needs a sample, a sensor, a finite value and a time."""
-    _reject(rows, pl.col("sample").is_null(), source, "have no sample", "Every reading belongs to a sample")
-    _reject(rows, pl.col("sensor").is_null(), source, "have no sensor name", "Every reading comes from a named sensor")
-    _reject(rows, pl.col("value").is_null() | pl.col("value").is_nan(), source, "have no value",
-            "A sensor that was not read has no row; 'missing' is never written as a value")  # fmt: skip
+def _check_rows(
+    rows: pl.DataFrame, missing: Missing, dropped: dict[str, int], notices: list[str], source: str
+) -> pl.DataFrame:
+    """Every reading needs a sample, a sensor, a time and a finite value or text; rows without a value may be dropped."""
+    reject_rows(rows, pl.col("sample").is_null(), source, "have no sample", "Every reading belongs to a sample")
+    reject_rows(rows, pl.col("sensor").is_null(), source, "have no sensor name",
+                "Every reading comes from a named sensor")  # fmt: skip
+    absent = pl.col("value").is_null() | pl.col("value").is_nan()
+    if "text" in rows.columns:
+        absent &= pl.col("text").is_null()
+    if missing == "error":
+        reject_rows(rows, absent, source, "have no value",
+                    "A sensor that was not read has no row; 'missing' is never written as a value. Pass missing='drop' "
+                    "(--missing drop) to leave these rows out", fix="")  # fmt: skip
+    elif rows.select(absent.any()).item():
+        total = len(rows)
+        rows = drop_rows(rows, absent, dropped, "without a value")
+        notices.append(f"{source}: {format_count(dropped['without a value'], total, 'rows')} have no value; left out.")
     # The range of float32 although values are float64: a model computes in float32, a sensor that is constant in
     # training is centred but not divided, and squares of larger values would overflow when the scale is computed.
-    _reject(rows, ~pl.col("value").cast(pl.Float32).is_finite(), source, "have an infinite value",
-            "Values must be finite numbers within ±3.4e38")  # fmt: skip
-    _reject(rows, pl.col("time").is_null(), source, "have no time", "Every reading needs a time")
-
-
-def _reject(
-    rows: pl.DataFrame,
-    wrong: pl.Expr | pl.Series,
-    source: str,
-    fault: str,
-    rule: str,
-    fix: str = "; drop these rows or fix the export",
-) -> None:
-    """Raise if any row is `wrong`; the message has the source, the fault, how many rows, the first one and the fix."""
-    bad = rows.filter(wrong)
-    if len(bad):
-        first = bad.row(0, named=True)
-        place = [f", {name} '{first[name]}'" for name in ("sample", "sensor") if first[name] is not None]
-        raise DataError(
-            f"{source}: {format_count(len(bad), len(rows), 'rows')} {fault} "
-            f"(first: row {first['row'] + 1:,}{''.join(place)}).\n{rule}{fix}."
-        )
-
-
-def _drop(rows: pl.DataFrame, condition: pl.Expr | pl.Series, dropped: dict[str, int], reason: str) -> pl.DataFrame:
-    """The rows without those that meet the condition, whose number is added to `dropped`."""
-    kept = rows.filter(~condition)
-    dropped[reason] = len(rows) - len(kept)
-    return kept
-
-
-def _prepare_samples(
-    rows: pl.DataFrame, samples: pl.DataFrame | None, id_column: str, sources: Sources
-) -> pl.DataFrame:
-    """The samples table with unique text ids in its first column, 'sample'; made from the readings if there is none."""
-    if samples is None:
-        if not len(rows):
-            raise DataError(f"{sources.events}: the table is empty, and there is no samples table either.")
-        return pl.DataFrame({"sample": rows["sample"].unique(maintain_order=True)})
-    source = sources.samples
-    ids = ids_as_text(samples[id_column], "sample", source).alias("sample")
-    if id_column != "sample" and "sample" in samples.columns:
-        raise DataError(f"{source}: the columns '{id_column}' and 'sample' both exist; drop or rename 'sample'.")
-    samples = samples.drop(id_column).insert_column(0, ids)
-    if ids.null_count():
-        raise DataError(f"{source}: {format_count(ids.null_count(), len(ids), 'rows')} have no sample id; drop them.")
-    repeated = ids.is_duplicated()
-    if repeated.any():
-        raise DataError(
-            f"{source}: {format_count(int(repeated.sum()), len(ids), 'rows')} share their sample id with another row "
-            f"(first: '{ids.filter(repeated)[0]}').\nThe samples table has one row per sample; remove the others."
-        )
-    if not len(samples):
-        raise DataError(f"{source}: the table is empty. There must be at least one sample.")
-    for name, dtype in samples.schema.items():
-        if _contains_bytes(dtype):
-            raise DataError(
-                f"{source}: column '{name}' is of type {dtype}, which cannot be kept with the samples; "
-                "drop it, or turn it into text or numbers."
-            )
-    return samples
-
-
-def _contains_bytes(dtype: pl.DataType) -> bool:
-    """Whether a type holds raw bytes or Python objects at any depth; they cannot be compared or written as text."""
-    if isinstance(dtype, pl.Struct):
-        return any(_contains_bytes(part.dtype) for part in dtype.fields)  # type: ignore[arg-type]
-    if isinstance(dtype, (pl.List, pl.Array)):
-        return _contains_bytes(dtype.inner)  # type: ignore[arg-type]
-    return dtype in (pl.Binary, pl.Object)
+    reject_rows(rows, ~pl.col("value").cast(pl.Float32).is_finite(), source, "have an infinite value",
+                "Values must be finite numbers within ±3.4e38")  # fmt: skip
+    reject_rows(rows, pl.col("time").is_null(), source, "have no time", "Every reading needs a time")
+    return rows
 
 
 def _add_positions(
     rows: pl.DataFrame, samples: pl.DataFrame, unlisted: Unlisted, dropped: dict[str, int], sources: Sources
 ) -> pl.DataFrame:
     """Add each reading's position in the samples table; readings of other samples are an error or dropped."""
-    rows = rows.join(samples.select("sample", position=_row_numbers(samples)), on="sample", how="left",
+    rows = rows.join(samples.select("sample", position=row_numbers(samples)), on="sample", how="left",
                      maintain_order="left")  # fmt: skip
     if unlisted == "error":
-        _reject(rows, pl.col("position").is_null(), sources.events,
-                f"belong to a sample that {sources.samples} does not list",
-                "Add these samples, or pass unlisted='drop' to leave their readings out", fix="")  # fmt: skip
-    return _drop(rows, pl.col("position").is_null(), dropped, "of a sample that is not listed")
-
-
-def _row_numbers(samples: pl.DataFrame) -> pl.Series:
-    return pl.int_range(len(samples), dtype=pl.Int64, eager=True)
-
-
-def _to_relative_time(
-    rows: pl.DataFrame,
-    samples: pl.DataFrame,
-    reference: str | None,
-    cutoff: str | None,
-    time_unit: TimeUnit,
-    sources: Sources,
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Times of the readings, and the cutoff of each sample, as numbers of `time_unit` since the sample's reference."""
-    times = rows["time"]
-    marks = {
-        name: parse_times(samples[name], time_unit, sources.samples) for name in (reference, cutoff) if name is not None
-    }
-    dtype = times.dtype if len(times) else next((m.dtype for m in marks.values() if m.count()), times.dtype)
-    for name, mark in marks.items():
-        if mark.count() and mark.dtype != dtype:
-            raise DataError(
-                f"{sources.samples}: column '{name}' holds {describe_time_type(mark.dtype)}, but the times of "
-                f"{sources.events} are {describe_time_type(dtype)}. Both must be of one kind."
-            )
-        marks[name] = mark.cast(dtype)
-    rows = rows.with_columns(times.cast(dtype).alias("time"))
-    if reference is not None:
-        zero = marks[reference]
-        _reject(rows, zero.is_null().gather(rows["position"]), sources.events,
-                f"belong to a sample without '{reference}'",
-                f"Fill in '{reference}' of {sources.samples} for every sample with readings", fix="")  # fmt: skip
-    elif dtype == pl.Datetime:  # count from the first reading
-        first = rows.group_by("position").agg(pl.col("time").min())
-        positions = samples.select(position=_row_numbers(samples))
-        zero = positions.join(first, on="position", how="left", maintain_order="left")["time"]
-    else:
-        return rows, samples.with_columns(mark.alias(name) for name, mark in marks.items())
-    since_zero = durations_to_numbers(rows["time"] - zero.gather(rows["position"]), time_unit)
-    rows = rows.with_columns(since_zero.alias("time"))
-    if cutoff is not None:
-        samples = samples.with_columns(durations_to_numbers(marks[cutoff] - zero, time_unit).alias(cutoff))
-    return rows, samples
-
-
-def _drop_by_time(
-    rows: pl.DataFrame,
-    samples: pl.DataFrame,
-    before_reference: BeforeReference,
-    cutoff: str | None,
-    dropped: dict[str, int],
-    source: str,
-) -> pl.DataFrame:
-    """Reject infinite times, reject or drop readings before the reference, drop readings after the cutoff."""
-    _reject(rows, ~pl.col("time").cast(pl.Float32).is_finite(), source, "have an infinite time",
-            "Times must be finite numbers within ±3.4e38")  # fmt: skip
-    if before_reference == "error":
-        _reject(rows, pl.col("time") < 0, source, "are before their sample's reference time",
-                "Readings count from the reference time on; pass before_reference='keep' to allow negative times "
-                "or 'drop' to leave these rows out", fix="")  # fmt: skip
-    elif before_reference == "drop":
-        rows = _drop(rows, pl.col("time") < 0, dropped, "before the reference time")
-    if cutoff is not None:
-        late = rows["time"] > samples[cutoff].gather(rows["position"])
-        rows = _drop(rows, late.fill_null(False), dropped, "after the cutoff")
-    return rows
+        reject_rows(rows, pl.col("position").is_null(), sources.events,
+                    f"belong to a sample that {sources.samples} does not list",
+                    "Add these samples, or pass unlisted='drop' (--unlisted drop) to leave their readings out",
+                    fix="")  # fmt: skip
+    return drop_rows(rows, pl.col("position").is_null(), dropped, "of a sample that is not listed")
 
 
 def _sensor_names(
     rows: pl.DataFrame, sensors: Sequence[str] | None, dropped: Mapping[str, int], source: str
 ) -> tuple[str, ...]:
-    """The sensors in order: as given, or those with a reading by name."""
-    present = rows["sensor"].unique().sort().to_list()
+    """The sensors in order: as given, or those with a reading by name, numbers by size."""
+    present = sorted(rows["sensor"].unique().to_list(), key=natural_key)
+    require_printable(present, "sensor names", source)
     if sensors is None:
         if not present:
             reasons = ", ".join(f"{number:,} {reason}" for reason, number in dropped.items() if number)
@@ -345,6 +221,7 @@ def _sensor_names(
             )
         return tuple(present)
     names = to_name_tuple(sensors, "sensors")
+    require_printable(names, "sensor names", "sensors=[...]")
     if len(set(names)) != len(names):
         repeated = next(name for name in names if names.count(name) > 1)
         raise DataError(f"sensors=[...] names '{repeated}' twice; remove one of them.")
@@ -366,9 +243,9 @@ def _resolve_duplicates(rows: pl.DataFrame, policy: Duplicates, dropped: dict[st
     if not count:
         return rows
     if policy == "error":
-        _reject(rows, repeated, source, "repeat the (sample, time, sensor) of another row",
-                "Pass duplicates='last' to keep the last of each in the order given, or 'mean' to average them",
-                fix="")  # fmt: skip
+        reject_rows(rows, repeated, source, "repeat the (sample, time, sensor) of another row",
+                    "Pass duplicates='last' to keep the last of each in the order given, or 'mean' to average them "
+                    "(--duplicates last)", fix="")  # fmt: skip
     dropped[f"duplicate readings ({policy})"] = count
     if policy == "mean":
         rows = rows.with_columns(pl.col("value").mean().over("position", "time", "code"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from raindrop.errors import DataError, check_choice, suggest
 from raindrop.files import atomic_folder, write_json
-from raindrop.table.build import BeforeReference, Duplicates, Unlisted, build_readings
+from raindrop.table.adapters.meds import is_meds
+from raindrop.table.build import SortedReadings
+from raindrop.table.constructors import Constructors, check_options
+from raindrop.table.frame_files import find_file, read_frame
 from raindrop.table.frames import require_columns, to_name_tuple
 from raindrop.table.indexing import reading_mask, sample_positions
 from raindrop.table.sample_columns import class_labels, encode_column, group_codes, missing_to_null
@@ -28,11 +30,9 @@ from raindrop.table.store import (
     Roles,
     TableInfo,
     arrays_are_usable,
-    find_file,
     open_arrays,
     parquet_is_unchanged,
     read_filled,
-    read_frame,
     read_info,
     require_folder,
     write_files,
@@ -41,7 +41,7 @@ from raindrop.table.time_columns import SECONDS, TimeUnit
 
 
 @dataclass(frozen=True, eq=False)
-class EventTable:
+class EventTable(Constructors):
     """Readings sorted by (sample, time, sensor), and one row per sample.
 
     time, sensor, value: all readings, possibly memory-mapped and shared between tables;
@@ -61,90 +61,35 @@ class EventTable:
     """How many readings were left out when the table was built, by reason."""
     filled: NDArray[np.bool_] | None = None
     """Which of the readings were predicted rather than measured; None where none was."""
+    notices: tuple[str, ...] = ()
+    """What had to be guessed to build the table, a sentence each."""
 
     # ---------------------------------------------------------------- building
 
     @classmethod
-    def from_frames(
-        cls,
-        events: Any,
-        samples: Any = None,
-        *,
-        sample: str = "sample",
-        time: str = "time",
-        sensor: str = "sensor",
-        value: str = "value",
-        label: str | None = None,
-        statics: Sequence[str] | None = None,
-        group: str | None = None,
-        cutoff: str | None = None,
-        reference: str | None = None,
-        time_unit: TimeUnit = "hours",
-        sensors: Sequence[str] | None = None,
-        duplicates: Duplicates = "error",
-        before_reference: BeforeReference = "error",
-        unlisted: Unlisted = "error",
-        source: str | tuple[str, str] | None = None,
-    ) -> EventTable:
-        """A table from frames (polars, pandas, Arrow, mappings of columns).
-
-        `label`, `group`, `cutoff` and `reference` name columns of `samples`. A column called 'label', 'group', 'cutoff'
-        or 'reference' is used without being named; pass '' to prevent that. `statics` must always be named: no other
-        column is fed to a model. Date times become hours (or another `time_unit`) since the sample's `reference`, or
-        since its first reading if there is no reference. `source` is the name of the tables in messages: one name for
-        both, or one each.
-        """
-        built = build_readings(
-            events,
-            samples,
-            sample=sample,
-            time=time,
-            sensor=sensor,
-            value=value,
-            label=label,
-            statics=statics,
-            group=group,
-            cutoff=cutoff,
-            reference=reference,
-            time_unit=time_unit,
-            sensors=sensors,
-            duplicates=duplicates,
-            before_reference=before_reference,
-            unlisted=unlisted,
-            source=source,
-        )
+    def _from_built(cls, built: SortedReadings) -> EventTable:
         return cls(**vars(built))
 
     @classmethod
-    def from_columns(
-        cls, sample: Any, time: Any, sensor: Any, value: Any, samples: Any = None, **options: Any
-    ) -> EventTable:
-        """A table from four lists or arrays of equal length; `options` are those of `from_frames`."""
-        columns = {"sample": sample, "time": time, "sensor": sensor, "value": value}
-        for name, column in columns.items():
-            if isinstance(column, str) or not hasattr(column, "__len__"):
-                raise DataError(f"{name} must be a list or array with one entry per reading, not {column!r}.")
-        lengths = {name: len(column) for name, column in columns.items()}
-        if len(set(lengths.values())) > 1:
-            raise DataError(f"The columns must be equally long, but have {lengths}.")
-        _check_options(cls, options)
-        return cls.from_frames(columns, samples, **options)
-
-    @classmethod
     def read(cls, folder: str | os.PathLike[str], **options: Any) -> EventTable:
-        """The table in a folder: `events.parquet|csv` and `samples.parquet|csv`.
+        """The table in a folder: `events.parquet|csv` and `samples.parquet|csv`; or in one file, or in a MEDS folder.
 
         A folder written by `write` is opened memory-mapped, with the roles it was written with; `label`, `statics` and
         `group` may be changed. For any other folder, or if its Parquet files were edited since, `options` are those of
         `from_frames`.
         """
-        _check_options(cls, options)
+        check_options(cls, options)
         options = {name: value for name, value in options.items() if value is not None}
+        if Path(folder).is_file():
+            return cls.from_files(folder, **options)
         folder = require_folder(folder)
         paths = {name: find_file(folder, name) for name in ("events", "samples")}
         if not paths["events"].exists():
+            if is_meds(folder):
+                return cls.from_meds(folder, **options)
             raise DataError(
-                f"{folder}: there is no events.parquet or events.csv; {suggest('events', sorted(os.listdir(folder)))}"
+                f"{folder}: there is no events.parquet or events.csv; {suggest('events', sorted(os.listdir(folder)))}\n"
+                "Other files become a table with 'raindrop import FILES --out FOLDER' (EventTable.from_files)."
             )
         info = read_info(folder)
         if info is not None:
@@ -153,19 +98,23 @@ class EventTable:
             options = info.options_to_rebuild() | options
         unchanged = info is not None and parquet_is_unchanged(folder, info)
         events = read_frame(paths["events"], all_text=True)  # so that text among the numbers is reported with its row
-        samples = None
+        samples, notices = None, list(events.notices)
         if paths["samples"].exists():
-            samples = read_frame(paths["samples"], id_column=options.get("sample", "sample"))
-        if info is not None and (unchanged or not len(events)):  # sensors keep their order, even without a reading
+            about = read_frame(paths["samples"], ids=(options.get("sample", "sample"),))
+            samples = about.frame
+            notices += about.notices
+        if info is not None and (unchanged or not len(events.frame)):  # sensors keep their order, also unread ones
             options.setdefault("sensors", info.sensors)
+        if events.is_text:
+            options.setdefault("missing", "drop")
         options.setdefault("source", (str(paths["events"]), str(paths["samples"])))
-        table = cls.from_frames(events, samples, **options)
+        table = cls.from_frames(events.frame, samples, notices=notices, **options)
         return replace(table, dropped={**info.dropped, **table.dropped}) if info and unchanged else table
 
     @classmethod
     def _open(cls, folder: Path, info: TableInfo) -> EventTable:
         """The table that `write` wrote, memory-mapped."""
-        samples = read_frame(folder / "samples.parquet")
+        samples = read_frame(folder / "samples.parquet").frame
         arrays = open_arrays(folder, info, len(samples))
         offsets = np.asarray(arrays["offsets"])
         return cls(
@@ -180,6 +129,7 @@ class EventTable:
             time_unit=info.time_unit,
             dropped=info.dropped,
             filled=read_filled(folder),
+            notices=info.notices,
         )
 
     # ---------------------------------------------------------------- content
@@ -367,15 +317,9 @@ class EventTable:
                 sensors=self.sensors,
                 roles=self.roles,
                 dropped=dict(self.dropped),
+                notices=self.notices,
                 fingerprint=self.fingerprint,
                 written=write_files(partial, self.events(), self.samples, arrays),
             )
             write_json(partial / "table.json", asdict(info))
         return folder
-
-
-def _check_options(cls: type[EventTable], options: Mapping[str, Any]) -> None:
-    known = list(inspect.signature(cls.from_frames).parameters)[2:]
-    for name in options:
-        if name not in known:
-            raise DataError(f"There is no option '{name}': {suggest(name, known)}")

@@ -55,6 +55,7 @@ class TableInfo:
     sensors: tuple[str, ...]
     roles: Roles
     dropped: dict[str, int]
+    notices: tuple[str, ...] = ()
     fingerprint: str
     written: dict[str, tuple[int, str]]
     """Size and checksum of each file when it was written."""
@@ -157,35 +158,6 @@ def read_filled(folder: Path) -> NDArray[np.bool_] | None:
     if "filled" not in pl.read_parquet_schema(path):
         return None
     return pl.read_parquet(path, columns=["filled"])["filled"].to_numpy()
-
-
-def find_file(folder: Path, name: str) -> Path:
-    """The path of `name`.parquet or `name`.csv in a folder, whichever exists; `name`.parquet if neither does."""
-    parquet, csv = folder / f"{name}.parquet", folder / f"{name}.csv"
-    if parquet.exists() and csv.exists():
-        raise DataError(f"{folder}: both {parquet.name} and {csv.name} exist; remove one of them.")
-    return csv if csv.exists() else parquet
-
-
-def read_frame(path: Path, *, all_text: bool = False, id_column: str = "sample") -> pl.DataFrame:
-    """A Parquet or CSV file. In a CSV the ids are read as text (007 is not 7), with `all_text` every column is."""
-    kind = "CSV" if path.suffix == ".csv" else "Parquet"
-    try:
-        if kind == "Parquet":
-            return pl.read_parquet(path, glob=False)
-        frame = pl.read_csv(
-            path, glob=False, infer_schema_length=0 if all_text else None, schema_overrides={id_column: pl.String}
-        )
-    except BaseException as error:
-        if not isinstance(error, (pl.exceptions.PolarsError, OSError)) and type(error).__name__ != "PanicException":
-            raise
-        raise DataError(
-            f"{path}: not a readable {kind} file; it is empty, damaged, truncated or of another kind "
-            f"({str(error).splitlines()[0]}).\nExport or copy it again."
-        ) from None
-    if frame.width == 1 and any(separator in frame.columns[0] for separator in ";\t|"):
-        raise DataError(f"{path}: the columns are not separated by commas. Export it with ',' as separator.")
-    return frame
 
 
 def require_folder(folder: str | os.PathLike[str]) -> Path:

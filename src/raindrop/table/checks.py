@@ -1,0 +1,50 @@
+"""What checks of rows share: the names of the tables in messages, rows that are refused, rows that are left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from raindrop.errors import DataError, format_count
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The names of the two tables in messages."""
+
+    events: str = "events"
+    samples: str = "samples"
+
+    @classmethod
+    def from_option(cls, source: str | tuple[str, str] | None) -> Sources:
+        """One name for both tables, or one each."""
+        if isinstance(source, tuple):
+            return cls(*source)
+        return cls(f"{source} events", f"{source} samples") if source else cls()
+
+
+def reject_rows(
+    rows: pl.DataFrame,
+    wrong: pl.Expr | pl.Series,
+    source: str,
+    fault: str,
+    rule: str,
+    fix: str = "; drop these rows or fix the export",
+) -> None:
+    """Raise if any row is `wrong`; the message has the source, the fault, how many rows, the first one and the fix."""
+    bad = rows.filter(wrong)
+    if len(bad):
+        first = bad.row(0, named=True)
+        place = [f", {name} '{first[name]}'" for name in ("sample", "sensor") if first[name] is not None]
+        raise DataError(
+            f"{source}: {format_count(len(bad), len(rows), 'rows')} {fault} "
+            f"(first: row {first['row'] + 1:,}{''.join(place)}).\n{rule}{fix}."
+        )
+
+
+def drop_rows(rows: pl.DataFrame, condition: pl.Expr | pl.Series, dropped: dict[str, int], reason: str) -> pl.DataFrame:
+    """The rows without those that meet the condition, whose number is added to `dropped`."""
+    kept = rows.filter(~condition)
+    dropped[reason] = len(rows) - len(kept)
+    return kept

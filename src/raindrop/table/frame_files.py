@@ -1,0 +1,135 @@
+"""CSV and Parquet files as frames. What a CSV does not say (separator, decimal sign, encoding) is guessed and said."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from raindrop.errors import DataError, suggest
+from raindrop.table.cells import clean_columns, infer_type
+
+TEXT_SUFFIXES = (".csv", ".tsv", ".txt")
+SUFFIXES = (*TEXT_SUFFIXES, ".parquet")
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+HEAD_BYTES = 2**16
+WINDOWS = "cp1252"
+DECIMAL_COMMA = r"^\s*[+-]?[0-9]+,[0-9]+([eE][+-]?[0-9]+)?\s*$"
+DECIMAL_POINT = r"^\s*[+-]?[0-9]*\.[0-9]+([eE][+-]?[0-9]+)?\s*$"
+
+
+@dataclass(frozen=True)
+class FileFrame:
+    """The content of a file, and what had to be guessed to read it."""
+
+    frame: pl.DataFrame
+    notices: tuple[str, ...] = ()
+    is_text: bool = False
+    """Whether every column was read as text, so that text among numbers can be reported with its row."""
+
+
+def read_frame(path: Path, *, all_text: bool = False, ids: Collection[str] = ("sample",)) -> FileFrame:
+    """A Parquet or CSV file. In a CSV the `ids` are read as text (007 is not 7), with `all_text` every column is."""
+    if path.suffix.lower() not in TEXT_SUFFIXES:
+        with _readable(path, "Parquet"):
+            return FileFrame(pl.read_parquet(path, glob=False))
+    notices: list[str] = []
+    with _readable(path, "CSV"):
+        frame = _read_csv(path, notices)
+    if all_text:
+        return FileFrame(frame, tuple(notices), is_text=True)
+    frame = clean_columns(frame, [name for name in frame.columns if name not in ids], str(path), notices)
+    frame = frame.with_columns(infer_type(frame[name]) for name in frame.columns if name not in ids)
+    return FileFrame(frame, tuple(notices))
+
+
+def find_file(folder: Path, name: str) -> Path:
+    """The path of `name`.parquet or `name`.csv in a folder, whichever exists; `name`.parquet if neither does."""
+    parquet, csv = folder / f"{name}.parquet", folder / f"{name}.csv"
+    if parquet.exists() and csv.exists():
+        raise DataError(f"{folder}: both {parquet.name} and {csv.name} exist; remove one of them.")
+    return csv if csv.exists() else parquet
+
+
+def require_file(path: Path) -> Path:
+    """The path; an error unless it is a file of a kind that can be read."""
+    if not path.exists():
+        raise DataError(f"{path}: there is no such file.")
+    if path.suffix.lower() not in (*SUFFIXES, ".npy", ".npz"):
+        raise DataError(f"{path}: files of this kind cannot be read; {suggest(path.suffix, (*SUFFIXES, '.npz'))}")
+    return path
+
+
+@contextmanager
+def _readable(path: Path, kind: str) -> Iterator[None]:
+    """Turn whatever a reader raises on a damaged file into one message."""
+    try:
+        yield
+    except BaseException as error:
+        known = (pl.exceptions.PolarsError, OSError, UnicodeError)
+        if not isinstance(error, known) and type(error).__name__ != "PanicException":
+            raise
+        raise DataError(
+            f"{path}: not a readable {kind} file; it is empty, damaged, truncated or of another kind "
+            f"({str(error).splitlines()[0]}).\nExport or copy it again."
+        ) from None
+
+
+def _read_csv(path: Path, notices: list[str]) -> pl.DataFrame:
+    """All columns as text, with names without white space around them."""
+    with open(path, "rb") as file:
+        head = file.read(HEAD_BYTES)
+    encoding = _guess_encoding(head)
+    separator = _guess_separator(head.decode(encoding or "utf-8", errors="replace"))
+    options = {"glob": False, "infer_schema": False, "separator": separator}
+    try:
+        frame = pl.read_csv(path, encoding=encoding or "utf8", **options)  # type: ignore[arg-type]
+    except pl.exceptions.PolarsError as error:
+        if encoding or "utf-8" not in str(error).lower():
+            raise
+        encoding = WINDOWS
+        frame = pl.read_csv(path, encoding=encoding, **options)  # type: ignore[arg-type]
+    if encoding:
+        notices.append(f"{path}: the text is not UTF-8; read as {encoding}.")
+    names = [name.strip().removeprefix("\ufeff") for name in frame.columns]
+    if len(set(names)) == len(names):
+        frame.columns = names
+    if separator != ",":
+        notices.append(f"{path}: the columns are separated by {SEPARATORS[separator]}.")
+        frame = _with_decimal_points(frame, path, notices)
+    return frame
+
+
+def _guess_encoding(head: bytes) -> str | None:
+    """UTF-16 by its mark, the encoding of Western Windows if the text is not UTF-8; None for UTF-8."""
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)  # a character cut off at the end is no error
+    except UnicodeDecodeError:
+        return WINDOWS
+    return None
+
+
+def _guess_separator(head: str) -> str:
+    """The separator that the first line has most often outside of quotes; a comma where it has none."""
+    line = next(iter(head.splitlines()), "")
+    outside = "".join(line.split('"')[::2])
+    return max(SEPARATORS, key=outside.count)
+
+
+def _with_decimal_points(frame: pl.DataFrame, path: Path, notices: list[str]) -> pl.DataFrame:
+    """Numbers such as 36,5 as 36.5, in columns that have no number with a decimal point."""
+    changed = []
+    for column in frame.get_columns():
+        commas = column.str.contains(DECIMAL_COMMA).fill_null(False)
+        if commas.any() and not column.str.contains(DECIMAL_POINT).any():
+            changed.append(column.str.replace(",", ".", literal=True).zip_with(commas, column))
+    if changed:
+        listed = ", ".join(f"'{column.name}'" for column in changed)
+        notices.append(f"{path}: numbers with a decimal comma, such as 36,5, in {listed}.")
+    return frame.with_columns(changed)
