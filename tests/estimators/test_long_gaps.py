@@ -9,9 +9,10 @@ import torch
 from closeness import assert_close
 from followers import SMALL, followers
 
+from raindrop.batch.gap_windows import HeldOutWindows
 from raindrop.batch.gaps import Gaps, typical_intervals
 from raindrop.batch.scaling import Scaler
-from raindrop.batch.windows import HeldOutWindows, QueryWindows, Windows
+from raindrop.batch.windows import QueryWindows, Windows
 from raindrop.estimators import Imputer
 
 
@@ -70,3 +71,25 @@ def test_a_forecaster_in_training_sees_no_distant_reading_after_its_windows():
     for window in np.unique(batch.queries.sample):
         seen = batch.time[batch.step_sample == int(window)]
         assert float(batch.queries.time[batch.queries.sample == int(window)].min()) > seen.max()
+
+
+def test_a_long_series_validates_on_many_short_stretches_that_are_never_asked_for_in_training():
+    series = followers(1, hours=1500, seed=4)
+    fitted = Imputer(config=SMALL | {"train.batch_readings": 1500}).fit(series)
+    training, validation = fitted._training_source(series), fitted._validation_source(series)
+    held_out = fitted._held_out_rows(series)
+    assert 0.08 < held_out.mean() < 0.12
+    stretches = np.count_nonzero(np.diff(series.time[held_out]) > 3.0) + 1
+    assert stretches > 6
+    asked = [
+        {
+            float(time)
+            for seed in range(seeds)
+            for time in source.batch(np.arange(len(source)), rng=np.random.default_rng(seed)).queries.time
+        }
+        for source, seeds in ((training, 5), (validation, 1))
+    ]
+    times = set(series.time[held_out].tolist())
+    assert min(len(each) for each in asked) > 50
+    assert asked[0].isdisjoint(times)
+    assert asked[1] <= times

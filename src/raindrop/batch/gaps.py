@@ -74,9 +74,19 @@ class Gaps:
         return cls(interval, np.concatenate([[0], np.cumsum(counts)]), time, span, horizon, cutoff)
 
     def draw(
-        self, rng: np.random.Generator, owner: Positions, sensor: Positions, time: Float64, inside: Bools, windows: int
+        self,
+        rng: np.random.Generator,
+        owner: Positions,
+        sensor: Positions,
+        time: Float64,
+        inside: Bools,
+        windows: int,
+        askable: Bools | None = None,
     ) -> tuple[Bools, Bools]:
-        """(n,) which readings are hidden, and which of those `inside` are asked for: at least one if there is any."""
+        """(n,) which readings are hidden, and which of those `inside` are asked for: at least one if there is any.
+
+        Only readings that are `askable` are asked for, if given.
+        """
         if self.horizon is None:
             hidden = self._gaps(rng, owner, sensor, time, inside, windows)
             asked = hidden & inside
@@ -84,6 +94,8 @@ class Gaps:
             cutoff = self._cutoffs(rng, owner, time, inside, windows)[owner]
             hidden = time > cutoff
             asked = hidden & inside & (time <= cutoff + self.horizon)
+        inside = inside if askable is None else inside & askable
+        asked &= inside
         if not asked.any() and inside.any():
             chosen = rng.choice(np.flatnonzero(inside))
             if self.horizon is None:

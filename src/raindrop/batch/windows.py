@@ -19,16 +19,12 @@ from numpy.typing import NDArray
 from raindrop.batch.batch import Batch, Queries
 from raindrop.batch.collate import BatchSource, Positions
 from raindrop.batch.distant import DistantReadings
-from raindrop.batch.gaps import Gaps, bisect
+from raindrop.batch.gaps import bisect
 from raindrop.batch.scaling import Scaler
 from raindrop.table.event_table import EventTable
 from raindrop.table.queries import spans
 
 LENGTH, MARGIN = 128.0, 96.0  # typical intervals
-MAX_PAIRS = 1 << 17  # queries x sensors in a training batch,
-MIN_QUERIES = 64  # but at least so many queries
-MAX_VALIDATION = 50_000  # readings to validate on
-DISTANT_SHARE = 0.5  # of the sensors, whose distant readings are seen in training
 Readings = tuple[Positions, Positions, Positions]
 Float64 = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -45,9 +41,12 @@ class Windows:
     count: Positions  # (w,) how many are seen
 
     @classmethod
-    def cut(cls, table: EventTable, interval: float, horizon: float | None = None) -> Self:
-        """All samples of a table in windows; `interval` is the typical time between readings of a sensor."""
-        length, margin = max(LENGTH * interval, 2 * (horizon or 0.0)), MARGIN * interval
+    def cut(cls, table: EventTable, interval: float, horizon: float | None = None, *, pieces: int = 1) -> Self:
+        """All samples of a table in windows; `interval` is the typical time between readings of a sensor.
+
+        With `pieces`, windows of this part of the usual length.
+        """
+        length, margin = max(LENGTH * interval, 2 * (horizon or 0.0)) / pieces, MARGIN * interval
         first, last = spans(table)
         number = np.maximum(1, np.round((last - first) / length)).astype(np.int64)
         number[(last - first) <= 1.5 * length] = 1
@@ -67,10 +66,18 @@ class Windows:
     def __getitem__(self, positions: Any) -> Self:
         return type(self)(*(getattr(self, name)[positions] for name in ("sample", "start", "stop", "row", "count")))
 
-    def with_readings(self, table: EventTable) -> Self:
-        """Only the windows in which there is a reading to ask for."""
-        first = bisect(table.time, self.row, self.row + self.count, self.start)
-        return self[bisect(table.time, self.row, self.row + self.count, self.stop) > first]
+    def rows_inside(self, table: EventTable) -> tuple[Positions, Positions]:
+        """(w,) the first reading in each window, and the first one after it."""
+        first, last = (bisect(table.time, self.row, self.row + self.count, edge) for edge in (self.start, self.stop))
+        return first, last
+
+    def with_readings(self, table: EventTable, askable: Bools | None = None) -> Self:
+        """Only the windows in which there is a reading to ask for, one that is `askable` (readings,) if given."""
+        first, last = self.rows_inside(table)
+        if askable is None:
+            return self[last > first]
+        before = np.concatenate([[0], np.cumsum(askable)])
+        return self[before[last] > before[first]]
 
     def of(self, sample: Positions, time: Float64) -> Positions:
         """The window of this sample in which each time lies; windows must be in order."""
@@ -187,121 +194,6 @@ class WindowSource(BatchSource):
         until = np.where(after < stop, padded[np.minimum(after, len(time))] - asked[2], np.inf)
         nearest: Float64 = np.minimum(since, until)
         return nearest
-
-
-class GapWindows(WindowSource):
-    """Windows to train on: some readings are hidden, anew in every batch, and asked for."""
-
-    def __init__(self, table: EventTable, scaler: Scaler, windows: Windows, gaps: Gaps, **options: Any):
-        super().__init__(table, scaler, windows, **options)
-        self.gaps = gaps
-        self.sees_after = gaps.horizon is None
-
-    def draw_distant(self, number: int, rng: np.random.Generator) -> Bools | None:
-        """(window, sensor) whose distant readings are seen; so a sensor without any is met in training too."""
-        if self.distant is None:
-            return None
-        return rng.random((number, len(self.scaler.sensors))) < DISTANT_SHARE
-
-    def draw(self, positions: Positions, rng: np.random.Generator) -> tuple[Bools, Bools]:
-        """Of the `readings` at these positions: which are hidden, and which are asked for."""
-        rows, owner, sensor = self.readings(positions)
-        time = np.asarray(self.table.time[rows])
-        start, stop = self.windows.start[positions], self.windows.stop[positions]
-        inside = (time >= start[owner]) & (time < stop[owner])
-        return self.gaps.draw(rng, owner, sensor, time, inside, len(positions))
-
-    def hide(self, positions: Positions, hidden: Bools, asked: Positions, distant: Bools | None) -> Batch:
-        """The batch without the hidden readings, with queries at the asked ones, and (window, sensor) `distant`."""
-        rows, owner, sensor = self.readings(positions)
-        target = self.scaler.scale_values(np.asarray(self.table.value[rows[asked]]), sensor[asked])
-        keep = ~hidden
-        return self.ask(
-            positions,
-            self.with_distant(positions, (rows[keep], owner[keep], sensor[keep]), distant),
-            (owner[asked], sensor[asked], np.asarray(self.table.time[rows[asked]])),
-            target,
-        )
-
-    def cells(self, positions: Positions) -> NDArray[np.int64]:
-        """Queries x sensors, of which there are at most MAX_PAIRS, and the readings."""
-        seen: NDArray[np.int64] = np.cumsum(self.windows.count[positions])
-        cells: NDArray[np.int64] = seen * 8 + np.minimum(seen * len(self.scaler.sensors), MAX_PAIRS)
-        return cells
-
-    def batch(
-        self,
-        positions: Positions,
-        *,
-        rng: np.random.Generator | None = None,
-        drop_readings: float = 0.0,
-        drop_sensors: float = 0.0,
-    ) -> Batch:
-        rng = np.random.default_rng(0) if rng is None else rng
-        hidden, drawn = self.draw(positions, rng)
-        asked = np.flatnonzero(drawn)
-        most = max(MIN_QUERIES, MAX_PAIRS // len(self.scaler.sensors))
-        if len(asked) > most:
-            asked = np.sort(rng.choice(asked, most, replace=False))
-        return self.hide(positions, hidden, asked, self.draw_distant(len(positions), rng))
-
-
-class HeldOutWindows(GapWindows):
-    """Windows to validate on: each has its own gaps as in training, but drawn once."""
-
-    def __init__(
-        self,
-        table: EventTable,
-        scaler: Scaler,
-        windows: Windows,
-        gaps: Gaps,
-        *,
-        most: int = MAX_VALIDATION,
-        seed: int = 0,
-        **options: Any,
-    ):
-        """Asks for at most `most` readings."""
-        super().__init__(table, scaler, windows, gaps, **options)
-        rng = np.random.default_rng(seed)
-        parts = np.array_split(np.arange(len(self)), max(1, len(self) // 64))
-        drawn = [self.draw(at, rng) for at in parts]
-        self.hidden, self.asked = (np.concatenate(flags) for flags in zip(*drawn, strict=True))
-        if self.asked.sum() > most:
-            left_out = rng.permutation(np.flatnonzero(self.asked))[most:]
-            self.asked[left_out] = False
-        rows, owner, sensor = self.readings(np.arange(len(self)))
-        self.offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(self)))])
-        self.num_asked = np.bincount(owner[self.asked], minlength=len(self))
-        scaled = scaler.scale_values(np.asarray(table.value[rows[self.asked]]), sensor[self.asked])
-        self.truth = np.stack([scaled.astype(np.float64), sensor[self.asked]], axis=1)
-        self.seen_distant = self.draw_distant(len(self), rng)
-        every = np.arange(len(self))
-        seen = self.with_distant(
-            every, (rows[~self.hidden], owner[~self.hidden], sensor[~self.hidden]), self.seen_distant
-        )
-        asked = owner[self.asked], sensor[self.asked], np.asarray(table.time[rows[self.asked]])
-        self.distance = self.time_to_nearest(every, seen, asked)
-
-    def cells(self, positions: Positions) -> NDArray[np.int64]:
-        """Readings, and queries x sensors."""
-        asked = np.cumsum(self.num_asked[positions]) * len(self.scaler.sensors)
-        cells: NDArray[np.int64] = np.cumsum(self.windows.count[positions]) * 8 + asked
-        return cells
-
-    def part(self, positions: Positions) -> Self:
-        raise NotImplementedError("queries are answered by one process")
-
-    def batch(
-        self,
-        positions: Positions,
-        *,
-        rng: np.random.Generator | None = None,
-        drop_readings: float = 0.0,
-        drop_sensors: float = 0.0,
-    ) -> Batch:
-        flags = np.concatenate([np.arange(self.offsets[at], self.offsets[at + 1]) for at in positions])
-        distant = None if self.seen_distant is None else self.seen_distant[positions]
-        return self.hide(positions, self.hidden[flags], np.flatnonzero(self.asked[flags]), distant)
 
 
 class QueryWindows(WindowSource):

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from raindrop.batch.batch import Batch
 from raindrop.batch.collate import BatchSource
+from raindrop.batch.gap_windows import GapWindows, HeldOutWindows
 from raindrop.batch.gaps import Gaps, typical_intervals
-from raindrop.batch.windows import GapWindows, HeldOutWindows, QueryWindows, Windows
+from raindrop.batch.windows import QueryWindows, Windows
 from raindrop.errors import ConfigError, DataError, format_count
 from raindrop.estimators.base import Estimator
 from raindrop.estimators.inputs import no_holdout_warning, require_table
@@ -31,11 +32,13 @@ from raindrop.tasks.conformal import GroupedIntervals
 from raindrop.tasks.readings import ReadingsAt
 from raindrop.training.scoring import run_model, scores_of
 
+Bools = NDArray[np.bool_]
 Float64 = NDArray[np.float64]
-MIN_SAMPLES = 10  # with fewer, windows of the series are held out instead of samples
+MIN_SAMPLES = 10  # with fewer, stretches of the series are held out instead of samples
 MIN_WINDOWS = 5  # with fewer, nothing is held out
+PIECES = 8  # of a window: how short a stretch is; neighbouring readings err alike, so many short ones say more
 DISTANCES = (1.5, 3.0, 6.0, 12.0, 24.0, 48.0, 96.0)  # typical intervals to the nearest own reading: groups of intervals
-MIN_GROUP = 400  # validation readings in each group
+MIN_GROUP = 1000  # validation readings in each group
 
 
 class ReadingsEstimator(Estimator):
@@ -58,7 +61,7 @@ class ReadingsEstimator(Estimator):
     ) -> Self:
         """Learn from the measured readings of a table; labels are not used, nor readings that were filled in.
 
-        Without `validation`, a random share (train.holdout) of the samples, or of a long series' windows, chooses the
+        Without `validation`, a random share (train.holdout) of the samples, or of a long series' stretches, chooses the
         epoch to keep and makes the intervals honest. `run`, `resume` and `parts` are those of `Classifier.fit`.
         """
         _, _, train_config = self._configs()
@@ -271,36 +274,48 @@ class ReadingsEstimator(Estimator):
         self.holds_out_windows_ = True
         return table, table
 
-    def _held_out_windows(self, windows: Windows, share: float) -> NDArray[np.bool_]:
-        held = np.zeros(len(windows), dtype=bool)
-        number = max(1, round(share * len(windows)))
-        held[np.random.default_rng(int(self.seed)).choice(len(windows), number, replace=False)] = True
-        return held
+    def _held_out_rows(self, table: EventTable) -> Bools | None:
+        """(readings,) which of a long series' readings validate: those of many short stretches; None without any."""
+        if not self.holds_out_windows_:
+            return None
+        stretches = Windows.cut(table, self._window_interval, self._horizon(), pieces=PIECES).with_readings(table)
+        number = max(1, round(self._configs()[2].holdout * len(stretches)))
+        chosen = np.random.default_rng(int(self.seed)).choice(len(stretches), number, replace=False)
+        held_out = np.zeros(len(table.time), dtype=bool)
+        for first, last in zip(*stretches[chosen].rows_inside(table), strict=True):
+            held_out[first:last] = True
+        return held_out
 
     def _training_source(self, table: EventTable) -> GapWindows:
         self.gaps_ = self._gaps(table)
-        windows = self._windows(table, held_out=False)
-        return GapWindows(table, self.scaler_, windows, self.gaps_, sees_distant=self.model_.sees_distant)
+        held_out = self._held_out_rows(table)
+        askable = None if held_out is None else ~held_out
+        return GapWindows(
+            table,
+            self.scaler_,
+            self._windows(table, askable),
+            self.gaps_,
+            askable=askable,
+            sees_distant=self.model_.sees_distant,
+        )
 
     def _validation_source(self, table: EventTable) -> HeldOutWindows:
         """Readings hidden once, as in training."""
         table = table.in_unit(self.time_unit_)
-        windows = self._windows(table, held_out=True)
+        askable = self._held_out_rows(table)
         return HeldOutWindows(
             table,
             self.scaler_,
-            windows,
+            self._windows(table, askable),
             self.gaps_,
+            askable=askable,
             seed=int(self.seed),
             ignore_unknown=True,
             sees_distant=self.model_.sees_distant,
         )
 
-    def _windows(self, table: EventTable, *, held_out: bool) -> Windows:
-        windows = Windows.cut(table, self._window_interval, self._horizon()).with_readings(table)
-        if not self.holds_out_windows_:
-            return windows
-        return windows[self._held_out_windows(windows, self._configs()[2].holdout) == held_out]
+    def _windows(self, table: EventTable, askable: Bools | None) -> Windows:
+        return Windows.cut(table, self._window_interval, self._horizon()).with_readings(table, askable)
 
     def _forget_calibration(self) -> None:
         self.conformal_ = None

@@ -15,10 +15,11 @@ from paper_checks import as_double
 from torch import Tensor
 
 from raindrop.batch.batch import Batch, Queries
+from raindrop.batch.gap_windows import GapWindows
 from raindrop.batch.gaps import Gaps, typical_intervals
 from raindrop.batch.nearby import SCALES, Series
 from raindrop.batch.scaling import Scaler
-from raindrop.batch.windows import GapWindows, Windows
+from raindrop.batch.windows import Windows
 from raindrop.models.base import DataSpec, Output
 from raindrop.models.raindrop import queries as query_model
 from raindrop.models.raindrop.queries import CHANGE_WIDTHS, Embedding, QueryConfig, RaindropQueries
