@@ -180,8 +180,8 @@ class QueryMessages(nn.Module):
         v = queries.sensor
         moments, index = self._at(series, queries.sample, queries.time)
         now = Embedding.of(moments)  # (m, u)
-        values, line = now.values[index], now.line[index]
-        here = torch.cat([values[..., CHANGE_WIDTHS], line], dim=-1)  # (q, u, c)
+        values = now.values[index]
+        here = values[..., [*CHANGE_WIDTHS, -1]]  # (q, u, c) narrow averages and the line
         moved, evidence = [], [now.evidence[index]]
         for time, present in (
             (own.moments.previous_time(), own.moments.has_previous),
@@ -199,7 +199,7 @@ class QueryMessages(nn.Module):
         itself = torch.arange(self.num_sensors, device=v.device) == v[:, None]
         score = score.masked_fill(itself[..., None], -torch.inf)
         alpha = torch.softmax(torch.cat([score, self.nobody[v][:, None]], dim=1), dim=1)[:, :-1]  # Eq. 1 (q, u, h)
-        sent = torch.cat([values - own.level[:, None], torch.ones_like(line), *moved, from_line], dim=-1)
+        sent = torch.cat([values - own.level[:, None], torch.ones_like(values[..., :1]), *moved, from_line], dim=-1)
         received = torch.einsum("quh,qud->qhd", alpha, sent)  # Eq. 2
         return received.flatten(1), alpha.mean(-1)
 
