@@ -10,8 +10,9 @@ that are in `pm25_ground.txt` and not in `pm25_missing.txt`: mean absolute error
 between the station's readings before and after). With --silent every station in turn has no reading at all in the test
 months; "inverse-distance" and "nearest-station" then know the stations' positions, the models do not. A model of that
 task is fitted once for each of two folds of stations: in training whole stations are hidden, but not those of the
-fold. "knn" and "iterative" are scikit-learn's KNNImputer and IterativeImputer on the hours x stations matrix; "SAITS",
-"BRITS" and "ImputeFormer" are PyPOTS's, run by the given interpreter. Finished rows are not run again.
+fold. With --load, a fitted imputer is used, in whose training any station was hidden now and then. "knn" and
+"iterative" are scikit-learn's KNNImputer and IterativeImputer on the hours x stations matrix; "SAITS", "BRITS" and
+"ImputeFormer" are PyPOTS's, run by the given interpreter. Finished rows are not run again.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from stations import (
 )
 
 from raindrop.batch.gaps import Gaps
-from raindrop.estimators import Imputer
+from raindrop.estimators import Imputer, load
 from raindrop.table.event_table import EventTable
 from raindrop.table.queries import spans
 
@@ -149,14 +150,15 @@ def nearest_auroc(stations: Stations, imputer: Imputer, table: EventTable, queri
     return round(float(roc_auc_score(truth[off], weight[off])), 4)
 
 
-def run_silent(stations: Stations, model: str, seed: int, config: dict[str, Any]) -> dict[str, Any]:
+def run_silent(stations: Stations, model: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """Each station in turn has no reading in the test months; one fit per fold of stations."""
-    fitted = model not in MATRIX_MODELS + POSITION_MODELS
+    config, loaded = options.config, None if options.load is None else load(options.load)
+    fitted = loaded is None and model not in MATRIX_MODELS + POSITION_MODELS
     started, seconds = time.monotonic(), 0.0
     each = []
     for fold in range(FOLDS if fitted else 1):
         of_fold = range(fold, len(stations.names), FOLDS if fitted else 1)
-        imputer = None
+        imputer = loaded
         if fitted:
             started = time.monotonic()
             imputer = make(model, seed, config, SomeNeverSilent)
@@ -173,6 +175,7 @@ def run_silent(stations: Stations, model: str, seed: int, config: dict[str, Any]
         "worst": round(max(each), 3),
         "training_seconds": round(seconds, 1),
         "peak_megabytes": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "folds": FOLDS if fitted else 0,
     }
 
 
@@ -236,6 +239,7 @@ def main() -> None:
     parser.add_argument("--silent", action="store_true", help="whole stations silent instead of the published gaps")
     parser.add_argument("--out", type=Path, default=Path("imputation.jsonl"))
     parser.add_argument("--save", type=Path, default=None, help="folder for the fitted imputer")
+    parser.add_argument("--load", type=Path, default=None, help="with --silent: a fitted imputer instead of the folds")
     parser.add_argument("--picture", type=Path, default=None)
     options = parser.parse_args()
     if options.pypots is None and set(options.models) & set(PYPOTS_MODELS):
@@ -252,7 +256,7 @@ def main() -> None:
             if wanted in [(row["task"], row["model"], row["seed"], row["config"]) for row in rows()]:
                 continue
             if options.silent:
-                row = run_silent(stations, model, seed, options.config)
+                row = run_silent(stations, model, seed, options)
             else:
                 row = run_gaps(stations, model, seed, options)
             with options.out.open("a") as file:

@@ -46,9 +46,8 @@ class QueryTable:
             raise DataError("There are no queries. Give at least one row of (sample, time, sensor).")
         sample = _codes(frame["sample"], table.ids, "sample", "is not in the table")
         sensor = _codes(frame["sensor"], table.sensors, "sensor", "is not a sensor of the table")
-        time, as_dates = _times(frame["time"], table)
-        if as_dates:
-            time = _since_time_zero(time, table, sample)
+        parsed, as_dates = _times(frame["time"], table)
+        time = _since_time_zero(parsed, table, sample) if as_dates else parsed.fill_null(np.nan).to_numpy()
         return cls(table, sample, sensor, _finite(time), as_dates).checked()
 
     def with_dates(self) -> QueryTable:
@@ -140,7 +139,7 @@ def at_times(table: EventTable, times: Any, sensors: Sequence[str]) -> QueryTabl
         every = np.repeat(np.arange(len(table)), len(parsed))
         time = _since_time_zero(pl.concat([parsed] * len(table)), table, every).reshape(len(table), -1)
     else:
-        time = np.broadcast_to(_finite(parsed.to_numpy()), (len(table), len(parsed)))
+        time = np.broadcast_to(_finite(parsed.fill_null(np.nan).to_numpy()), (len(table), len(parsed)))
     chosen = _codes(pl.Series(sensors, dtype=pl.String), table.sensors, "sensor", "is not a sensor of the table")
     first, last = spans(table)
     with np.errstate(invalid="ignore"):
@@ -235,16 +234,15 @@ def _since_time_zero(dates: pl.Series, table: EventTable, sample: Positions) -> 
     return durations_to_numbers(since, table.time_unit).fill_null(np.nan).to_numpy()
 
 
-def _finite(time: Any) -> NDArray[np.float64]:
-    """The times as an array; an error where one is missing."""
-    time = time.fill_null(np.nan).to_numpy() if isinstance(time, pl.Series) else time
+def _finite(time: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The times; an error where one is missing."""
     wrong = ~np.isfinite(time)
     if wrong.any():
         raise DataError(
             f"queries: {format_count(int(wrong.sum()), len(time), 'rows')} have no finite time "
             f"(first: row {int(wrong.argmax()) + 1:,})."
         )
-    return cast(NDArray[np.float64], time)
+    return time
 
 
 def _refuse_too_many(number: float) -> None:
