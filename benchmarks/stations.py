@@ -96,8 +96,9 @@ def fill_matrix(model: str, stations: Stations, visible: NDArray[np.bool_]) -> M
 def by_position(model: str, stations: Stations, visible: NDArray[np.bool_], v: int) -> Matrix:
     """(hour,) station v from the others' readings of the same hour, by their distances."""
     power = 2.0
-    weight = 1 / stations.distance[:, v] ** power
-    weight[v] = 0
+    others = np.arange(len(stations.names)) != v
+    weight = np.zeros(len(others))
+    weight[others] = 1 / stations.distance[others, v] ** power
     present = visible.copy()
     present[:, v] = False
     value = np.where(present, stations.visible, 0.0)

@@ -26,7 +26,7 @@ from raindrop.models.ensemble import EnsembleHead
 
 CHANGE_WIDTHS = [0, 2]  # of SCALES: the averages whose change is sent
 LEVEL_WIDTH = len(SCALES) - 1  # the widest average is a sensor's level
-STALE = 128.0  # typical intervals to the nearest reading after which it counts for less than half
+STALE = 96.0  # typical intervals to the nearest reading after which it counts for less than half
 MAX_CELLS = 1 << 18  # queries x senders at once
 
 
