@@ -1,6 +1,6 @@
 """Ten shapes of data as people have them, made by code: the same story in each, with what one command needs to read it.
 
-24 machines, half of which are "worn": their vibration is higher, and it rises. Readings are uneven and some are missing.
+24 machines, half of which are "worn": their vibration is higher, and it rises. Readings are at uneven times.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def grid() -> tuple[np.ndarray, np.ndarray]:
     """(24, 96, 2) with NaN, quarters of hours; and the labels."""
     values = np.full((24, 96, 2), np.nan)
     for machine, hours, name, x in readings().iter_rows():
-        values[MACHINES.index(machine), round(hours * 4), name == "vib"] = x
+        values[MACHINES.index(machine), round(hours * 4), ("temp", "vib").index(name)] = x
     return values, np.arange(24) % 2
 
 

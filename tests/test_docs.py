@@ -20,10 +20,13 @@ from raindrop.explain import information as explain
 from raindrop.models import base
 from raindrop.models.raindrop import config, messages, temporal
 from raindrop.models.raindrop import model as model
+from raindrop.table.cells import MISSING_MARKERS
+from raindrop.table.constructors import Constructors
 from raindrop.training import loop as training
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+DATA_FORMAT = (ROOT / "docs" / "data_format.md").read_text()
 IMPUTATION = (ROOT / "docs" / "imputation.md").read_text()
 MAP = (ROOT / "docs" / "paper_map.md").read_text()
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -86,10 +89,10 @@ def test_the_gaps_and_forecasts_of_the_readme_run():
     exec(code, {"QUICK": QUICK, "rd": raindrop, "train": train, "test": test})
 
 
-@pytest.mark.parametrize("page", [README, IMPUTATION], ids=["README", "imputation"])
+@pytest.mark.parametrize("page", [README, IMPUTATION, DATA_FORMAT], ids=["README", "imputation", "data"])
 def test_the_commands_of_a_page_exist_with_their_options(page):
     lines = re.findall(r"^raindrop (.+?)(?:\s+#.*)?$", page, re.M)
-    assert len(lines) >= 5
+    assert len(lines) >= 3
     for line in lines:
         command, *words = shlex.split(line)
         target = app[command]
@@ -182,3 +185,10 @@ def test_every_setting_has_a_text_below_it():
     for kind in [training.TrainConfig, *(entry.config for entry in MODELS.values())]:
         told = describe(kind)
         assert [field.name for field in fields(kind) if not told.get(field.name)] == []
+
+
+def test_the_page_on_data_lists_every_missing_marker_and_way_into_a_table():
+    (line,) = re.findall(r"- \*\*Missing markers\*\*: (.*?) are missing", DATA_FORMAT, re.S)
+    assert set(re.findall(r"`([^`]+)`", line)) == set(MISSING_MARKERS)
+    constructors = {name for name in vars(Constructors) if name.startswith("from_") and name != "from_columns"}
+    assert constructors == set(re.findall(r"`(from_\w+)\(", DATA_FORMAT))

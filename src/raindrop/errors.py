@@ -17,8 +17,11 @@ The command line prints only their message. Any other exception is a bug and kee
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from typing import Any, get_args
+
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # characters that act on a terminal, line breaks included
 
 
 class RaindropError(Exception):
@@ -85,3 +88,8 @@ def check_choice(value: str, choices: Any, option: str) -> None:
 def format_count(count: int, total: int, noun: str) -> str:
     """'3 of 812,410 rows'."""
     return f"{count:,} of {total:,} {noun}"
+
+
+def printable(text: str) -> str:
+    """The text with control characters other than line breaks written out, such as \\x1b: they act on a terminal."""
+    return CONTROL.sub(lambda found: found[0] if found[0] == "\n" else f"\\x{ord(found[0]):02x}", text)

@@ -10,7 +10,7 @@ from closeness import tolerance
 
 from raindrop.batch.collate import Collator
 from raindrop.batch.scaling import Scaler
-from raindrop.errors import DataError
+from raindrop.errors import DataError, RaindropWarning
 from raindrop.table.event_table import EventTable
 
 
@@ -232,7 +232,17 @@ def test_an_unusable_static_is_reported_by_name(train, test, message):
     assert str(caught.value).startswith(f"samples: {message}")
 
 
-def test_a_static_missing_at_prediction_is_reported_with_the_closest_name():
-    scaler = Scaler.fit(make_table([{"x": 1.0}], {"weight": [1.0]}))
-    with pytest.raises(DataError, match=r"there is no column 'weight' .*; did you mean 'Weight'"):
-        scaler.encode_statics(make_table([{"x": 1.0}], {"Weight": [1.0]}))
+def test_a_static_without_a_column_at_prediction_is_unknown_as_an_empty_one_is():
+    train = {"weight": [60.0, 80.0], "ward": ["a", "b"], "age": [1.0, 2.0]}
+    scaler = Scaler.fit(make_table([{"x": 1.0}] * 2, train))
+    empty = make_table([{"x": 1.0}], {"weight": [None], "ward": [""], "age": [3.0]})
+    absent = make_table([{"x": 1.0}], {"Weight": [70.0], "age": [3.0]})
+    with pytest.warns(
+        RaindropWarning, match=r"2 of 3 static attributes .* \(first: 'weight'\).* did you mean 'Weight'"
+    ):
+        encoded = scaler.encode_statics(absent)
+    assert encoded.tolist() == scaler.encode_statics(empty).tolist()
+
+
+def test_a_numeric_static_that_is_all_missing_text_is_unknown():
+    assert encode([1.0, 3.0], ["", " "]) == [[0.0], [0.0]]

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pandas as pd
 import polars as pl
+import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
 from refusal import is_sound, outcome, write_csv
 
 from raindrop.batch.scaling import Scaler
@@ -83,6 +85,7 @@ def pairs(draw):
     return events, samples, options
 
 
+@pytest.mark.filterwarnings("ignore::raindrop.RaindropWarning")
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(pair=pairs(), frame=st.sampled_from([dict, pl.DataFrame, pd.DataFrame]))
 def test_any_frames_give_a_valid_table_or_an_error_message(pair, frame):
@@ -105,6 +108,7 @@ def test_any_frames_give_a_valid_table_or_an_error_message(pair, frame):
         assert EventTable.read(table.write(Path(folder) / "data")).fingerprint == table.fingerprint
 
 
+@pytest.mark.filterwarnings("ignore::raindrop.RaindropWarning")
 @settings(max_examples=100, deadline=None)
 @given(
     lines=st.lists(st.lists(st.one_of(TEXT, st.sampled_from(["a", "1", "0.5"])), min_size=4, max_size=4), max_size=4),
@@ -116,3 +120,52 @@ def test_any_text_in_a_csv_gives_a_valid_table_or_an_error_message(lines, listed
         write_csv(Path(folder), "sample,time,sensor,value\n" + text, "sample,label\na,0\n1,1\n" if listed else None)
         table = outcome(EventTable.read, folder, unlisted="drop")
         assert folder in str(table) if isinstance(table, RaindropError) else is_sound(table)
+
+
+@pytest.mark.filterwarnings("ignore::raindrop.RaindropWarning")
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data(), frame=st.sampled_from([dict, pl.DataFrame, pd.DataFrame]))
+def test_any_wide_frame_gives_a_valid_table_or_an_error_message(data, frame):
+    names = data.draw(st.lists(st.sampled_from(["sample", "time", "x", "y", "label", "", "cutoff"]), unique=True))
+    size = data.draw(st.integers(0, 5))
+    kinds = [st.floats(), st.sampled_from([None, 1.0, 2.0]), *ODD]
+    wide = {
+        name: data.draw(st.lists(data.draw(st.sampled_from(kinds)), min_size=size, max_size=size)) for name in names
+    }
+    wide |= {"time": list(range(size))} if data.draw(st.booleans()) else {}
+    try:
+        wide = frame(wide)
+    except Exception:  # its own library refuses it
+        return
+    table = outcome(EventTable.from_wide, wide)
+    assert len(str(table)) > 20 if isinstance(table, RaindropError) else is_sound(table)
+
+
+@pytest.mark.filterwarnings("ignore::raindrop.RaindropWarning")
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    values=st.one_of(
+        arrays(float, array_shapes(min_dims=1, max_dims=4, min_side=0, max_side=3)),
+        st.lists(arrays(float, array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3)), max_size=3),
+        st.dictionaries(TEXT, arrays(float, array_shapes(min_dims=2, max_dims=2, min_side=0, max_side=3)), max_size=3),
+        st.sampled_from([None, 5, "text", object()]),
+    ),
+    times=st.one_of(st.none(), st.lists(st.floats(), max_size=3), st.lists(st.lists(MOMENTS, max_size=3), max_size=3)),
+    labels=st.one_of(st.none(), st.lists(st.one_of(st.integers(0, 1), TEXT), max_size=3)),
+)
+def test_any_arrays_give_a_valid_table_or_an_error_message(values, times, labels):
+    table = outcome(EventTable.from_arrays, values, times, labels=labels)
+    assert len(str(table)) > 20 if isinstance(table, RaindropError) else is_sound(table)
+
+
+@pytest.mark.filterwarnings("ignore::raindrop.RaindropWarning")
+@settings(max_examples=150, deadline=None)
+@given(content=st.one_of(st.binary(max_size=60), st.text(";,\t|\n\"0123.xNA-é", max_size=60).map(str.encode)),
+       header=st.sampled_from([b"", b"sample,time,sensor,value\n", b"sample;time;sensor;value\n", b"time,x,y\n"]),
+       wide=st.booleans(), suffix=st.sampled_from([".csv", ".tsv", ".parquet", ".npy", ".npz"]))  # fmt: skip
+def test_any_bytes_in_a_file_give_a_valid_table_or_an_error_message(content, header, wide, suffix):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"data{suffix}"
+        path.write_bytes(header + content)
+        table = outcome(EventTable.from_files, path, wide=wide)
+        assert len(str(table)) > 20 if isinstance(table, RaindropError) else is_sound(table)

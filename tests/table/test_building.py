@@ -1,6 +1,8 @@
 """Building a table: the same readings in the same order, whatever they are built from."""
 
 import datetime as dt
+import subprocess
+import sys
 from decimal import Decimal
 
 import numpy as np
@@ -26,13 +28,27 @@ from raindrop.table.event_table import EventTable
         pa.table,
         lambda columns: pd.DataFrame(columns).astype({"sample": "category"}),
         lambda columns: pl.DataFrame(columns).to_dicts(),
+        lambda columns: pa.table(columns).to_reader(),
     ],
-    ids=["mapping", "polars", "lazy", "pandas", "arrow", "pandas categories", "records"],
+    ids=["mapping", "polars", "lazy", "pandas", "arrow", "pandas categories", "records", "arrow reader"],
 )
 def test_every_kind_of_frame_gives_the_same_sorted_table(kind, table):
     built = EventTable.from_frames(kind(EVENTS), kind(SAMPLES), statics=["age"])
     assert built.events().rows() == SORTED
     assert is_same(built, table)
+
+
+@pytest.mark.slow
+def test_a_relation_of_duckdb_gives_the_same_table(table):
+    script = f"""
+import duckdb, pyarrow
+from raindrop import EventTable
+events, samples = pyarrow.table({EVENTS!r}), pyarrow.table({SAMPLES!r})
+relation = duckdb.sql("select * from events where value is not null")
+print(EventTable.from_frames(relation, duckdb.sql("select * from samples"), statics=["age"]).fingerprint)
+"""  # in a process of its own: duckdb 2.0 writes about leaks when a process ends
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.strip() == table.fingerprint, done.stderr
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv"])

@@ -6,6 +6,7 @@ Means and scales are float64 and so is the arithmetic; only the scaled result be
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +15,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from raindrop.errors import DataError, format_count
+from raindrop.errors import DataError, RaindropWarning, format_count, suggest
 from raindrop.table.event_table import EventTable
-from raindrop.table.frames import require_columns
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
@@ -42,6 +42,8 @@ class StaticColumn:
         if self.categories is not None:
             values = np.array(_to_category(column).to_list(), dtype=object)
             return np.asarray(values[:, None] == np.array(self.categories, dtype=object), dtype=np.float32)
+        if column.dtype == pl.String and not column.count():  # nothing is known, so nothing is of the wrong type
+            column = column.cast(pl.Float64)
         if not is_number(column):
             raise DataError(
                 f"samples: static '{self.name}' was a number in training and is {column.dtype} here. "
@@ -95,9 +97,18 @@ class Scaler:
         return _to_float32((value - self.mean[sensor]) / self.scale[sensor])
 
     def encode_statics(self, table: EventTable) -> Float32:
-        """(samples, static_width) the encoded statics."""
-        require_columns(table.samples, {f"statics[{c.name}]": c.name for c in self.statics}, "samples")
-        parts = [column.encode(table.samples[column.name]) for column in self.statics]
+        """(samples, static_width) the encoded statics; one without a column is unknown, as an empty one is."""
+        absent = [column.name for column in self.statics if column.name not in table.samples.columns]
+        if absent:
+            warnings.warn(
+                f"samples: {format_count(len(absent), len(self.statics), 'static attributes')} of the model have no "
+                f"column (first: '{absent[0]}'), so they are unknown for every sample; "
+                f"{suggest(absent[0], table.samples.columns[1:])}",
+                RaindropWarning,
+                stacklevel=2,
+            )
+        samples = table.samples.with_columns(pl.lit(None).alias(name) for name in absent)
+        parts = [column.encode(samples[column.name]) for column in self.statics]
         return np.concatenate(parts, axis=1) if parts else np.zeros((len(table), 0), dtype=np.float32)
 
     def sensor_codes(self, table: EventTable, *, ignore_unknown: bool = False) -> NDArray[np.int64]:

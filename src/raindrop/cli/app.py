@@ -17,9 +17,10 @@ from raindrop.cli.benchmark import benchmark
 from raindrop.cli.download import download
 from raindrop.cli.readings import forecast, impute
 from raindrop.cli.report import explain, report
-from raindrop.cli.samples import console, read_table
-from raindrop.cli.train import Words, evaluate, predict, train
-from raindrop.errors import RaindropError, RaindropWarning
+from raindrop.cli.samples import console
+from raindrop.cli.tables import export_table, import_table, inspect
+from raindrop.cli.train import evaluate, predict, train
+from raindrop.errors import RaindropError, RaindropWarning, printable
 from raindrop.version import VERSION
 
 app = App(
@@ -32,12 +33,16 @@ app = App(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; a person's mistake is one message and exit code 1, never a traceback."""
     app.version = VERSION
-    warnings.showwarning = _print_warning
     try:
         command, bound, _ = app.parse_args(arguments, print_error=False, exit_on_error=False)
-        command(*bound.args, **bound.kwargs)
+        with warnings.catch_warnings():
+            warnings.showwarning = _print_warning
+            warnings.simplefilter("always", RaindropWarning)
+            command(*bound.args, **bound.kwargs)
     except (RaindropError, CycloptsError) as error:
-        Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold red]error:[/] {escape(str(error))}")
+        Console(stderr=True, soft_wrap=True, highlight=False).print(
+            f"[bold red]error:[/] {escape(printable(str(error)))}"
+        )
         sys.exit(1)
     except KeyboardInterrupt:
         Console(stderr=True, soft_wrap=True).print(
@@ -51,7 +56,9 @@ def _print_warning(
 ) -> None:
     """One line for a person; warnings of other packages keep Python's form."""
     if issubclass(category, RaindropWarning):
-        Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold yellow]note:[/] {escape(str(message))}")
+        Console(stderr=True, soft_wrap=True, highlight=False).print(
+            f"[bold yellow]note:[/] {escape(printable(str(message)))}"
+        )
     else:
         sys.stderr.write(warnings.formatwarning(message, category, filename, lineno))
 
@@ -82,36 +89,9 @@ app.command(download)
 app.command(benchmark)
 app.command(explain)
 app.command(report)
-
-
-@app.command
-def inspect(
-    data: Path,
-    *,
-    label: str | None = None,
-    statics: Words = (),
-    group: str | None = None,
-    picture: Path | None = None,
-    seed: int = 0,
-) -> None:
-    """What is in a table: samples, sensors, readings, intervals, labels, and what the gaps alone tell about the label.
-
-    Args:
-        data: folder with events.parquet or .csv, and samples.parquet or .csv.
-        label: column of the samples table to predict.
-        statics: columns of the samples table to use as static attributes.
-        group: column of the samples table whose values a split keeps together.
-        picture: also draw it, as .png, .svg or .pdf.
-        seed: of the samples that are looked at closely where there are many.
-    """
-    from raindrop.table.overview import overview
-
-    table = read_table(data, label, statics, group)
-    console.print(escape(repr(table)))
-    about = overview(table, seed=seed)
-    console.print(about)
-    if picture is not None:
-        console.print(f"wrote the picture to {escape(str(about.save(picture)))}")
+app.command(import_table, name="import")
+app.command(export_table)
+app.command(inspect)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ OPTIONS = {
     "Imputer": {"--hide-sensors", "--hide-readings", "--hide-blocks"},
     "Forecaster": {"--horizons", "--cutoff"},
 }
-OPTIONS_OF_SAMPLES = {"--hide-sensors", "--label", "--intervals"}
+OPTIONS_OF_SAMPLES = {"--hide-sensors", "--label", "--intervals", "--cutoff"}
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cyclopts import App, Parameter
 from rich.markup import escape
 
-from raindrop.cli.samples import console, load_run, parse_cutoff, read_table, select_run_part, split_table
+from raindrop.cli.samples import console, load_run, parse_cutoff, select_run_part, split_table
+from raindrop.cli.table_options import DEFAULT, ReadOptions, TableOptions, Words, read_table
 from raindrop.errors import ConfigError
 
 if TYPE_CHECKING:  # torch and polars load only when a command needs them
@@ -21,7 +22,6 @@ if TYPE_CHECKING:  # torch and polars load only when a command needs them
     from raindrop.estimators.readings import ReadingsEstimator
     from raindrop.table.event_table import EventTable
 
-Words = Annotated[tuple[str, ...], Parameter(consume_multiple=True)]
 Part = Literal["all", "train", "val", "test"]
 
 impute = App(name="impute", help="Fill gaps: train an imputer on a table, or apply a trained one.")
@@ -60,30 +60,36 @@ class Training:
     """also write TensorBoard logs to OUT/tensorboard."""
 
 
-DEFAULTS = Training()
+TRAINING = Training()
 
 
 @impute.command(name="train")
-def train_imputer(data: Path, *, out: Path, training: Training = DEFAULTS) -> None:
+def train_imputer(data: Path, *, out: Path, training: Training = TRAINING, options: TableOptions = DEFAULT) -> None:
     """Train an imputer on a table and save it. Labels are not needed.
 
     Args:
-        data: folder with events.parquet or .csv; many short samples or a few long ones.
+        data: folder with events.parquet or .csv, or one such file; many short samples or a few long ones.
         out: folder for the run: checkpoint, log and the model.
     """
     from raindrop.estimators import Imputer
 
-    _train(Imputer(training.model, **_options(training)), data, out, training)
+    _train(Imputer(training.model, **_arguments(training)), data, out, training, options)
 
 
 @forecast.command(name="train")
 def train_forecaster(
-    data: Path, *, out: Path, horizon: float, cutoff: str | None = None, training: Training = DEFAULTS
+    data: Path,
+    *,
+    out: Path,
+    horizon: float,
+    cutoff: str | None = None,
+    training: Training = TRAINING,
+    options: ReadOptions = DEFAULT,
 ) -> None:
     """Train a forecaster on a table and save it. Labels are not needed.
 
     Args:
-        data: folder with events.parquet or .csv; many short samples or a few long ones.
+        data: folder with events.parquet or .csv, or one such file; many short samples or a few long ones.
         out: folder for the run: checkpoint, log and the model.
         horizon: how far after the cutoff readings are forecast, in the table's time unit.
         cutoff: when forecasts are made: a time, or a column of the samples table; the last reading of each sample where
@@ -91,8 +97,8 @@ def train_forecaster(
     """
     from raindrop.estimators import Forecaster
 
-    options = {"horizon": horizon, "cutoff": parse_cutoff(cutoff), **_options(training)}
-    _train(Forecaster(training.model, **options), data, out, training)
+    arguments = {"horizon": horizon, "cutoff": parse_cutoff(cutoff), **_arguments(training)}
+    _train(Forecaster(training.model, **arguments), data, out, training, options)
 
 
 @impute.command(name="apply")
@@ -107,6 +113,7 @@ def apply_imputer(
     coverage: float | None = None,
     part: Part = "all",
     unknown_sensors: Literal["error", "ignore"] = "error",
+    options: TableOptions = DEFAULT,
 ) -> None:
     """Fill the gaps of a table: each sensor at its typical interval, wherever it was silent for longer.
 
@@ -131,7 +138,7 @@ def apply_imputer(
         refuse_to_overwrite(out)
     _check(readings, every, queries, coverage)
     imputer = load_run(run, "imputer").set_params(unknown_sensors=unknown_sensors, progress=True)
-    table = select_run_part(read_table(data, None, (), None), run, part)
+    table = select_run_part(read_table(data, options), run, part)
     at = _queries(imputer, table, every, queries)
     filled = imputer.fill_readings(table, "gaps" if at is None else at, coverage=0.9 if coverage is None else coverage)
     if readings is not None:
@@ -156,6 +163,7 @@ def apply_forecaster(
     coverage: float | None = None,
     part: Part = "all",
     unknown_sensors: Literal["error", "ignore"] = "error",
+    options: ReadOptions = DEFAULT,
 ) -> None:
     """Forecast the readings of a table after the cutoff, with intervals.
 
@@ -177,14 +185,14 @@ def apply_forecaster(
     if cutoff is not None:
         forecaster.set_params(cutoff=parse_cutoff(cutoff))
         forecaster.resolved()  # checks it
-    table = select_run_part(read_table(data, None, (), None), run, part)
+    table = select_run_part(read_table(data, options), run, part)
     asked = _queries(forecaster, table, every, queries)
     forecasts = forecaster.readings_at(table, asked, coverage=0.9 if coverage is None else coverage)
     (forecasts if queries else forecasts.with_dates()).write(out)
     console.print(f"wrote {len(forecasts):,} forecasts to {escape(str(out))}")
 
 
-def _options(training: Training) -> dict[str, Any]:
+def _arguments(training: Training) -> dict[str, Any]:
     """The arguments of an estimator."""
     from raindrop import config as configs
 
@@ -202,7 +210,7 @@ def _options(training: Training) -> dict[str, Any]:
     }
 
 
-def _train(estimator: ReadingsEstimator, data: Path, out: Path, training: Training) -> None:
+def _train(estimator: ReadingsEstimator, data: Path, out: Path, training: Training, options: ReadOptions) -> None:
     import os
 
     from raindrop.estimators.readings import MIN_SAMPLES
@@ -211,7 +219,7 @@ def _train(estimator: ReadingsEstimator, data: Path, out: Path, training: Traini
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ConfigError("Imputers and forecasters are trained by one process; start this one without torchrun.")
     estimator.resolved()  # a mistake in the settings shows before the table is read
-    table = read_table(data, None, training.statics, training.group)
+    table = read_table(data, options, statics=training.statics, group=training.group)
     if not training.resume:
         refuse_to_overwrite(out)
     split = training.split

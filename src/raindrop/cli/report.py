@@ -15,10 +15,10 @@ from raindrop.cli.samples import (
     drop_unlabelled,
     labelled_samples,
     load_run,
-    read_table,
     select_run_part,
 )
-from raindrop.cli.train import Words, read_for
+from raindrop.cli.table_options import DEFAULT, TableOptions, Words, read_table
+from raindrop.cli.train import with_label_of
 from raindrop.errors import ConfigError
 
 if TYPE_CHECKING:  # torch and polars load only when a command needs them
@@ -40,6 +40,7 @@ def explain(
     seeds: Folders = (),
     unknown_sensors: Literal["error", "ignore"] = "error",
     seed: int = 0,
+    options: TableOptions = DEFAULT,
 ) -> None:
     """Write an HTML report: metrics of a trained model on a table, its sensor graphs, and explanations by sample.
 
@@ -62,7 +63,7 @@ def explain(
         unknown_sensors=unknown_sensors
     )
     other_seeds = [load_run(other, "samples").set_params(unknown_sensors=unknown_sensors) for other in seeds]
-    table = read_for(estimator, data, label)
+    table = with_label_of(estimator, read_table(data, options), label)
     chosen = drop_unlabelled({"test": select_run_part(table, run, part)}, list(estimator.task_.labels))["test"]
     notes = {"Samples": _which_samples(run, part, len(table) - len(chosen)), **_conversion_notes(data)}
     with console.status("training trees as a baseline ..."):
@@ -94,6 +95,7 @@ def report(
     cases: int = 24,
     unknown_sensors: Literal["error", "ignore"] = "error",
     seed: int = 0,
+    options: TableOptions = DEFAULT,
 ) -> None:
     """Write an HTML report of a run: its model card, settings and training history.
 
@@ -122,7 +124,7 @@ def report(
             write_report(report_on_readings(estimator, title=name), path)
             more = f"for errors and gaps: raindrop report {run} DATA --out {path.name}"
         else:
-            table = read_table(data, None, (), None)
+            table = read_table(data, options)
             chosen = select_run_part(table, run, part)
             notes = {"Samples": _which_samples(run, part, len(table) - len(chosen)), **_conversion_notes(data)}
             with console.status("hiding readings and filling gaps ..."):

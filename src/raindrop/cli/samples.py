@@ -51,14 +51,6 @@ def parse_cutoff(text: str | None) -> float | str | None:
         return text
 
 
-def read_table(data: Path, label: str | None, statics: Sequence[str], group: str | None) -> EventTable:
-    """The table in a folder; roles that are given replace those it was written with."""
-    from raindrop.table.event_table import EventTable
-
-    options: dict[str, Any] = {"label": label, "statics": list(statics) or None, "group": group}
-    return EventTable.read(data, **{name: value for name, value in options.items() if value is not None})
-
-
 def split_table(table: EventTable, split: str, seed: int, *, stratify: bool = True) -> dict[str, EventTable]:
     """The parts by name for the value of `--split`; a stratified random split has the same mix of classes in each."""
     from dataclasses import replace

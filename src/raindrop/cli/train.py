@@ -15,18 +15,17 @@ from raindrop.cli.samples import (
     drop_unlabelled,
     load_run,
     parse_cutoff,
-    read_table,
     select_run_part,
     select_split_part,
     split_table,
 )
+from raindrop.cli.table_options import DEFAULT, ReadOptions, TableOptions, Words, read_table
 from raindrop.errors import ConfigError
 
 if TYPE_CHECKING:  # torch and polars load only when a command needs them
     from raindrop.estimators import SampleEstimator
     from raindrop.table.event_table import EventTable
 
-Words = Annotated[tuple[str, ...], Parameter(consume_multiple=True)]
 Numbers = Annotated[tuple[float, ...], Parameter(consume_multiple=True)]
 
 
@@ -52,11 +51,12 @@ def train(
     threads: int | None = None,
     resume: bool = False,
     tensorboard: bool = False,
+    options: TableOptions = DEFAULT,
 ) -> None:
     """Train a model on a table and save it.
 
     Args:
-        data: folder with events.parquet or .csv, and samples.parquet or .csv.
+        data: folder with events.parquet or .csv, and samples.parquet or .csv; or one such file, or a MEDS folder.
         out: folder for the run: checkpoint, log and the model.
         task: what is predicted, such as one of several classes (classification), several yes/no labels (multilabel) or
             quantities (regression); an unknown name lists all tasks.
@@ -100,7 +100,7 @@ def train(
         progress=True,
     )
     estimator.resolved()  # a mistake in the settings shows before the table is read
-    table = read_table(data, label[0] if label else None, statics, group)
+    table = read_table(data, options, label=label[0] if label else None, statics=statics, group=group)
     if not resume:
         refuse_to_overwrite(out)
     parts = split_table(table, split, seed, stratify=estimator.task_type.stratified)
@@ -135,6 +135,7 @@ def evaluate(
     seed: int = 0,
     unknown_sensors: Literal["error", "ignore"] = "error",
     out: Path | None = None,
+    options: ReadOptions = DEFAULT,
 ) -> None:
     """How good a trained model is on a table, also with sensors hidden.
 
@@ -150,8 +151,8 @@ def evaluate(
         hide_readings: of an imputer: shares of single readings to hide, such as 0.1.
         hide_blocks: of an imputer: how long each sensor is hidden at a time, in the table's time unit, such as 6 24.
         horizons: of a forecaster: compare up to this long after the cutoff, such as 6 24; its own where not given.
-        cutoff: of a forecaster: a time, or a column of the samples table; one horizon before the last reading of each
-            sample where neither this nor the run has one.
+        cutoff: column of the samples table with the last time that may be known; of a forecaster also a time, and one
+            horizon before the last reading of each sample where neither this nor the run has one.
         intervals: also show 95 % confidence intervals, by the bootstrap.
         seed: of what is hidden and of the bootstrap.
         unknown_sensors: readings of sensors that were never read in training are an error, or ignored.
@@ -179,7 +180,10 @@ def evaluate(
     if out is not None:
         refuse_to_overwrite(out)
     predicts_readings = isinstance(estimator, ReadingsEstimator)
-    table = read_table(data, None, (), None) if predicts_readings else read_for(estimator, data, label)
+    if predicts_readings:
+        table = read_table(data, options)
+    else:
+        table = with_label_of(estimator, read_table(data, options, cutoff=cutoff), label)
     chosen = select_run_part(table, run, part) if split is None else select_split_part(table, split, part)
     if predicts_readings:
         hidden = HiddenReadings(hide_readings, hide_blocks, hide_sensors, horizons, parse_cutoff(cutoff), seed)
@@ -217,6 +221,7 @@ def predict(
     part: Literal["all", "train", "val", "test"] = "all",
     coverage: float | None = None,
     by_class: bool = False,
+    options: TableOptions = DEFAULT,
 ) -> None:
     """Predictions for every sample of a table: class probabilities, labels or quantities. Needs no labels.
 
@@ -238,9 +243,9 @@ def predict(
     estimator = load_run(run, "samples").set_params(unknown_sensors=unknown_sensors, progress=True)
     if by_class and not estimator.task_type.coverage_by_class:
         raise ConfigError(f"--by-class has no effect with the task '{estimator.task_type.name}'; leave it out.")
-    chosen = select_run_part(read_table(data, None, (), None), run, part)
-    options = {"by_class": True} if by_class else {}
-    predicted = estimator.predict_table(chosen, coverage=coverage, **options)
+    chosen = select_run_part(read_table(data, options), run, part)
+    by = {"by_class": True} if by_class else {}
+    predicted = estimator.predict_table(chosen, coverage=coverage, **by)
     predicted.write(out)
     if predicted.unsure is not None:
         unsure = int(predicted.unsure.sum())
@@ -250,9 +255,8 @@ def predict(
     console.print(f"wrote {len(chosen):,} predictions to {escape(str(out))}")
 
 
-def read_for(estimator: SampleEstimator, data: Path, label: tuple[str, ...] = ()) -> EventTable:
+def with_label_of(estimator: SampleEstimator, table: EventTable, label: tuple[str, ...] = ()) -> EventTable:
     """The table with the columns that the estimator predicts, or the one named instead, as its label."""
-    table = read_table(data, None, (), None)
     labels = estimator.task_.labels
     if label:
         if len(label) != len(labels):

@@ -42,7 +42,7 @@ def require_table(X: Any, method: str) -> EventTable:
     if not isinstance(X, EventTable):
         raise DataError(
             f"{method} takes an EventTable, not {type(X).__name__}. "
-            "Make one with EventTable.from_frames(events, samples) or EventTable.read(folder)."
+            "Make one with EventTable.from_frames(events, samples), from_wide, from_arrays or EventTable.read(folder)."
         )
     return X
 

@@ -1,6 +1,7 @@
 """EventTable: the readings of many samples, validated once.
 
-build.py validates and sorts the user's frames, event_table.py is the table, store.py its folder on disk. Splits, hidden
+constructors.py has every way into a table; adapters/ rearrange other shapes and libraries, build.py validates and
+sorts. event_table.py is the table, store.py its folder on disk, export.py writes it for other programs. Splits, hidden
 sensors and the overview of `raindrop inspect` are functions of a table. queries.py names readings to predict,
 readings.py holds the predicted ones.
 """

@@ -170,7 +170,7 @@ def _add_values(rows: pl.DataFrame, values: pl.Series, text: pl.Series | None, s
 def _check_rows(
     rows: pl.DataFrame, missing: Missing, dropped: dict[str, int], notices: list[str], source: str
 ) -> pl.DataFrame:
-    """Every reading needs a sample, a sensor, a time and a finite value or text; rows without a value may be dropped."""
+    """Every reading needs a sample, a sensor, a time, and a finite value or text; rows without these may be dropped."""
     reject_rows(rows, pl.col("sample").is_null(), source, "have no sample", "Every reading belongs to a sample")
     reject_rows(rows, pl.col("sensor").is_null(), source, "have no sensor name",
                 "Every reading comes from a named sensor")  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from raindrop.errors import DataError
+from raindrop.errors import CONTROL, DataError
 
 MISSING_MARKERS = (
     *("NA", "na", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NAN", "NaT"),
@@ -15,7 +15,6 @@ MISSING_MARKERS = (
 )
 """Text that means "missing", besides empty text, in every column but those of sample ids and sensor names."""
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 _DIGITS = re.compile(r"([0-9]{1,18})")
 
@@ -44,30 +43,29 @@ def clean_columns(frame: pl.DataFrame, names: Iterable[str], source: str, notice
 
 
 def infer_type(column: pl.Series) -> pl.Series:
-    """A column of clean text as whole numbers, numbers or true/false, where every cell is one."""
+    """A column of clean text as whole numbers, numbers or true/false, where every cell is one.
+
+    Whole numbers of more than 63 bits stay text: as floats, different ids would be the same number.
+    """
     if column.dtype != pl.String or not column.count():
         return column
     for dtype in (pl.Int64, pl.Float64):
         number = column.cast(dtype, strict=False)
         if number.null_count() == column.null_count():
-            return number
+            is_id = dtype == pl.Float64 and column.str.contains(r"^[+-]?[0-9]+$").all()
+            return column if is_id else number
     lower = column.str.to_lowercase()
     return lower == "true" if lower.is_in(["true", "false"]).all() else column
 
 
 def require_printable(names: Iterable[str], what: str, source: str) -> None:
     """Raise if a name has control characters: they would act on a terminal, and two names could look the same."""
-    strange = [name for name in names if _CONTROL.search(name)]
+    strange = [name for name in names if CONTROL.search(name)]
     if strange:
         raise DataError(
             f"{source}: {len(strange):,} {what} with control characters (first: {strange[0]!r}).\n"
             "Remove line breaks, tabs and other control characters from names."
         )
-
-
-def escape_control(text: str) -> str:
-    """The text with control characters, other than line breaks, written as \\x1b."""
-    return _CONTROL.sub(lambda found: found[0] if found[0] == "\n" else f"\\x{ord(found[0]):02x}", text)
 
 
 def natural_key(name: str) -> tuple[int, float, list[str | int]]:

@@ -20,8 +20,9 @@ from raindrop.files import atomic_folder, write_json
 from raindrop.table.adapters.meds import is_meds
 from raindrop.table.build import SortedReadings
 from raindrop.table.constructors import Constructors, check_options
+from raindrop.table.display import to_html
 from raindrop.table.frame_files import find_file, read_frame
-from raindrop.table.frames import require_columns, to_name_tuple
+from raindrop.table.frames import require_columns, to_name_tuple, to_pandas
 from raindrop.table.indexing import reading_mask, sample_positions
 from raindrop.table.relative_time import TIME_ZERO
 from raindrop.table.sample_columns import class_labels, encode_column, group_codes, missing_to_null
@@ -243,9 +244,26 @@ class EventTable(Constructors):
                 digest.update(np.ascontiguousarray(column[rows]).tobytes())
         return digest.hexdigest()
 
+    def head(self, n: int = 5) -> pl.DataFrame:
+        """The first `n` readings as a frame."""
+        first = int(np.searchsorted(np.cumsum(self.count), n)) + 1  # so many samples hold them
+        return self[:first].events().head(n)
+
+    def to_polars(self) -> pl.DataFrame:
+        """The readings as a polars frame, the same as `events()`; `samples` has the samples."""
+        return self.events()
+
+    def to_pandas(self) -> Any:
+        """The readings as a pandas frame; sample ids and sensors are categories, which takes little memory."""
+        return to_pandas(self.events().with_columns(pl.col("sample").cast(pl.Categorical)), "to_pandas")
+
     def __repr__(self) -> str:
         label = f", label '{self.roles.label}'" if self.roles.label else ""
         return f"EventTable({len(self):,} samples, {len(self.sensors)} sensors, {self.num_readings:,} readings{label})"
+
+    def _repr_html_(self) -> str:
+        about = (self.count, self.sensors, self.samples, self.roles, self.time_unit, self.notices)
+        return to_html(*about, first=self.head())
 
     # ---------------------------------------------------------------- selecting
 

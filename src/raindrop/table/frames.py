@@ -33,6 +33,14 @@ def to_polars(frame: Any, source: str) -> pl.DataFrame:
         ) from None
 
 
+def to_pandas(frame: pl.DataFrame, purpose: str) -> Any:
+    """A pandas frame from a polars frame."""
+    try:
+        return frame.to_pandas()
+    except ImportError as error:
+        raise MissingExtraError(error.name or "pandas", "pandas", purpose) from None
+
+
 def _from_mapping(columns: Mapping[str, Any]) -> pl.DataFrame:
     """A frame from lists or arrays. Lists may mix integers, floats and text; text in numbers is reported later."""
     frame = pl.DataFrame(columns, strict=False)

@@ -78,7 +78,8 @@ def attributes_of_events(
             raise DataError(
                 f"{source}: column '{name}' has several values in "
                 f"{format_count(len(changing), len(grouped), 'samples')} (first: '{changing['sample'][0]}').\n"
-                "An attribute of a sample has one value for all of its rows; give a table with one row per sample instead (--samples-file)."
+                "An attribute of a sample has one value for all of its rows; give a table "
+                "with one row per sample instead (--samples-file)."
             )
         if len(changing):
             columns = names

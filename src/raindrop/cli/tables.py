@@ -1,0 +1,146 @@
+"""The commands `raindrop import`, `export-table` and `inspect`: files to a table, a table to files, a look at it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from rich.markup import escape
+
+from raindrop.cli.samples import console
+from raindrop.cli.table_options import DEFAULT, TableOptions, Words, read_table
+from raindrop.errors import ConfigError
+
+if TYPE_CHECKING:  # polars loads only when a command needs it
+    from raindrop.table.event_table import EventTable
+
+
+def import_table(
+    *files: Path,
+    out: Path,
+    label: str | None = None,
+    statics: Words = (),
+    group: str | None = None,
+    labels: Path | None = None,
+    codes: Words = (),
+    window: float | None = None,
+    options: TableOptions = DEFAULT,
+) -> None:
+    """Read files once and write a table that every command opens at once.
+
+    Args:
+        files: CSV, TSV or Parquet files of readings (one called samples.csv or .parquet has the samples), a file of
+            arrays (.npy, .npz), a MEDS folder, or a folder with events and samples.
+        out: folder for the table; must not exist yet.
+        label: column to predict.
+        statics: columns to use as static attributes.
+        group: column whose values a split keeps together.
+        labels: of a MEDS folder: Parquet file or folder of labels; each is a sample, cut at its prediction time.
+        codes: of a MEDS folder: read only these codes.
+        window: of a MEDS folder: read only so many hours before each prediction time.
+    """
+    from raindrop.files import refuse_to_overwrite
+
+    if not files:
+        raise ConfigError("Which files? For example: raindrop import readings.csv samples.csv --out DATA")
+    refuse_to_overwrite(out)
+    with console.status("reading ..."):
+        if labels is None and not codes and window is None:
+            table = read_table(files, options, label=label, statics=statics, group=group)
+        else:
+            table = _read_meds(files, labels, codes, window, options, label, statics, group)
+    for reason, number in table.dropped.items():
+        console.print(f"left out {number:,} readings {escape(reason)}")
+    table.write(out)
+    console.print(escape(repr(table)))
+    console.print(f"wrote the table to {escape(str(out))}; look at it with: raindrop inspect {escape(str(out))}")
+    _write_split(table, out)
+
+
+def export_table(
+    data: Path,
+    *,
+    out: Path,
+    format: Literal["csv", "wide", "parquet", "meds"] = "csv",
+    options: TableOptions = DEFAULT,
+) -> None:
+    """Write a table as files for other programs.
+
+    Args:
+        data: folder with events.parquet or .csv, and samples.parquet or .csv; or one such file, or a MEDS folder.
+        out: file for the readings, a file NAME.samples beside it has the samples; or a folder for MEDS. Must not exist.
+        format: csv (a row per reading), wide (CSV with a row per time and a column per sensor), parquet, or meds.
+    """
+    from raindrop.table.export import export, refuse_existing
+
+    refuse_existing(out, format)
+    for path in export(read_table(data, options), out, format):
+        console.print(f"wrote {escape(str(path))}")
+
+
+def inspect(
+    data: Path,
+    *,
+    label: str | None = None,
+    statics: Words = (),
+    group: str | None = None,
+    picture: Path | None = None,
+    seed: int = 0,
+    options: TableOptions = DEFAULT,
+) -> None:
+    """What is in a table: samples, sensors, readings, intervals, labels, and what the gaps alone tell about the label.
+
+    Args:
+        data: folder with events.parquet or .csv, and samples.parquet or .csv; or one such file, or a MEDS folder.
+        label: column of the samples table to predict.
+        statics: columns of the samples table to use as static attributes.
+        group: column of the samples table whose values a split keeps together.
+        picture: also draw it, as .png, .svg or .pdf.
+        seed: of the samples that are looked at closely where there are many.
+    """
+    from raindrop.table.overview import overview
+
+    table = read_table(data, options, label=label, statics=statics, group=group)
+    console.print(escape(repr(table)))
+    about = overview(table, seed=seed)
+    console.print(about)
+    if picture is not None:
+        console.print(f"wrote the picture to {escape(str(about.save(picture)))}")
+
+
+def _read_meds(
+    files: tuple[Path, ...],
+    labels: Path | None,
+    codes: tuple[str, ...],
+    window: float | None,
+    options: TableOptions,
+    label: str | None,
+    statics: tuple[str, ...],
+    group: str | None,
+) -> EventTable:
+    from raindrop.table.event_table import EventTable
+
+    if len(files) != 1 or not files[0].is_dir():
+        raise ConfigError("--labels, --codes and --window are about a MEDS folder; give one such folder.")
+    roles = {"label": label, "statics": list(statics) or None, "group": group}
+    chosen = options.given() | {role: name for role, name in roles.items() if name is not None}
+    misplaced = {"wide", "samples_file", "sample", "time", "sensor", "value"} & set(chosen)
+    if misplaced:
+        raise ConfigError(f"--{min(misplaced).replace('_', '-')} has no effect with a MEDS folder; leave it out.")
+    return EventTable.from_meds(files[0], labels, codes=list(codes) or None, window=window, **chosen)
+
+
+def _write_split(table: EventTable, out: Path) -> None:
+    """Write the subjects' split of a MEDS folder beside the table, where every sample is in one of its three parts."""
+    from raindrop.table.adapters.meds import SPLITS
+    from raindrop.table.split_files import Split, write_splits
+
+    if "split" not in table.samples.columns or not set(SPLITS) <= set(table.samples["split"].to_list()):
+        return
+    part = table.samples["split"]
+    if not part.is_in(list(SPLITS)).all():
+        console.print("did not write the split: some samples are in none of train, tuning and held_out")
+        return
+    parts = [table[(part == name).to_numpy()] for name in SPLITS]
+    path = write_splits(out / "splits.parquet", {1: Split.from_tables(parts)})
+    console.print(f"wrote the split of its subjects; train with --split {escape(str(path))}:1")
