@@ -95,7 +95,8 @@ def test_the_metric_of_the_task_chooses_the_epoch_and_is_in_the_report(events: E
     config = {name: value for name, value in QUICK.items() if name != "train.metric"} | {"train.epochs": 4}
     fitted = EventRegressor(label="visits", config=config).fit(events[:90], validation=events[90:])
     by_epoch = [record["validation"]["deviance"] for record in fitted.history_]
-    assert fitted.evaluate(events[90:])["deviance"] == pytest.approx(min(by_epoch), rel=1e-5)
+    rounded = 2.0**-11  # the kept weights are rounded to half precision
+    assert fitted.evaluate(events[90:])["deviance"] == pytest.approx(min(by_epoch), rel=rounded)
     report = report_on(fitted, events[90:], samples=2)
     assert report.epoch_metric == "deviance"
     assert report.metric_names["deviance"] == "Deviance, lower is better"

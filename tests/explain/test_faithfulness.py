@@ -82,7 +82,7 @@ def paired():
     table = EventTable.from_columns(sample.astype(str), time, np.array(list("abcd"))[sensor], x.ravel(), samples)
     config = {"train.epochs": 15, "train.batch_size": 16, "train.learning_rate": 0.01, "train.holdout": 0.0}
     config |= {"train.drop_readings": 0.0, "train.drop_sensors": 0.0}
-    classifier = Classifier(preset="graph", config={**config, "model.layers": 2, "model.graph.rank": 1}).fit(table)
+    classifier = Classifier(preset="graph", config={**config, "model.graph.rank": 1}).fit(table)
     assert classifier.evaluate(table)["auroc"] > 0.9
     return classifier, table
 

@@ -179,7 +179,7 @@ def test_other_settings_seed_or_data_cannot_be_resumed(
     before = contents(run)
     arguments = command(data, run, "--resume")
     if change == "settings":
-        arguments.append("--set=model.prune=0.25")
+        arguments.append("--set=model.sensor_dim=9")
     elif change == "seed":
         arguments += ["--seed", "1"]
     elif change == "data":

@@ -119,6 +119,15 @@ class Batch:
         return first.masked_fill(owner[first] != self.step_sample[:, None], -1)
 
     @cached_property
+    def previous(self) -> Tensor:
+        """(s, sensor) the latest reading of the sensor in the same sample up to timestamp s; -1 where there is none."""
+        latest = torch.full((self.num_steps, self.num_sensors), -1, device=self.value.device)
+        latest.view(-1)[self.cell] = torch.arange(len(self.value), device=self.value.device)
+        latest = latest.cummax(0).values  # of any sample: readings lie in order
+        owner = torch.cat([self.sample, self.sample.new_full((1,), -1)])
+        return latest.masked_fill(owner[latest] != self.step_sample[:, None], -1)
+
+    @cached_property
     def rank(self) -> Tensor:
         """(s,) how many timestamps of the same sample came before."""
         return torch.arange(self.num_steps, device=self.step.device) - self.samples.offsets[self.step_sample]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -163,15 +164,78 @@ class Moments:
 
 
 def _scan(value: Tensor, decay: Tensor, longest: int) -> Side:
-    """y_i = decay_i y_(i-1) + x_i for all i at once, by doubling: after round r, y_i covers the last 2^r readings."""
-    total = value[:, None].expand_as(decay).clone()
-    weight = torch.ones_like(decay)
-    reach = decay.clone()
-    step = 1
+    """Averages (n, k) of the values (n,) up to each reading, and their weights."""
+    total = _recurrence(value[:, None].expand_as(decay), decay, longest)
+    weight = _recurrence(torch.ones_like(decay), decay, longest)
+    return Side(total / weight, weight.log())
+
+
+def _recurrence(x: Tensor, decay: Tensor, longest: int) -> Tensor:
+    """y_i = decay_i y_(i-1) + x_i for all i at once, by doubling: after round r, y_i covers the last 2^r readings.
+
+    x, decay (n, ...); a series starts where decay is 0, and none is longer than `longest`.
+    """
+    total, reach, step = x.clone(), decay.clone(), 1
     while step < longest:
         total[step:] = total[step:] + reach[step:] * total[:-step]
-        weight[step:] = weight[step:] + reach[step:] * weight[:-step]
         reach[step:] = reach[step:] * reach[:-step]
         reach[:step] = 0.0
         step *= 2
-    return Side(total / weight, weight.log())
+    return total
+
+
+class _Recurrence(torch.autograd.Function):
+    """`_recurrence` with a gradient of x, which is the same recurrence from the end to the start."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, decay: Tensor, longest: int) -> Tensor:
+        ctx.save_for_backward(decay)
+        ctx.longest = longest
+        return _recurrence(x, decay, longest)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (decay,) = ctx.saved_tensors
+        back = torch.cat([decay[1:], torch.zeros_like(decay[:1])]).flip(0)
+        return _recurrence(grad.flip(0), back, ctx.longest).flip(0), None, None
+
+
+def decaying_average(batch: Batch, x: Tensor, interval: Tensor, scales: Tensor) -> Tensor:
+    """Averages of x (n, k, j) over the readings of the same series up to each reading, (n, k, j).
+
+    The weight of an earlier reading is exp(-age / width), with a width of scales (k,) times the sensor's interval (u,).
+    """
+    rows, counts = batch.senders.rows, batch.senders.counts
+    if not len(rows):
+        return x
+    first = torch.zeros(len(rows), dtype=torch.bool, device=x.device)
+    first[batch.senders.offsets[counts > 0]] = True
+    time = batch.time[batch.step.cpu()][rows.cpu()]
+    gap = torch.diff(time, prepend=time[:1]).to(x.device, x.dtype) / interval[batch.sensor[rows]]
+    decay = torch.exp(-gap[:, None] / scales).masked_fill(first[:, None], 0.0)[..., None]  # (n, k, 1)
+    longest = int(counts.max())
+    total: Tensor = _Recurrence.apply(x[rows], decay, longest)  # type: ignore[no-untyped-call]
+    average = total / _recurrence(torch.ones_like(decay), decay, longest)
+    return torch.empty_like(average).index_copy(0, rows, average)
+
+
+class Neighbours:
+    """The readings of each sensor before and after each timestamp of a batch: (s, u) each.
+
+    A reading at the very timestamp counts as before, with an age of 0.
+    """
+
+    def __init__(self, batch: Batch, interval: Tensor):
+        self.previous, self.following = batch.previous, batch.following  # positions of readings, -1 for none
+        read_at = batch.time[batch.step.cpu()]  # (n,) double, on the CPU, as all times
+        padded = torch.cat([read_at, read_at.new_zeros(1)])
+        now = batch.time[:, None]
+        age, wait = now - padded[self.previous.cpu()], padded[self.following.cpu()] - now
+        has_previous, has_following = (self.previous >= 0).cpu(), (self.following >= 0).cpu()
+        share = torch.where(has_previous & has_following, age / (age + wait), (~has_previous).double())
+        device, kind = batch.value.device, batch.value.dtype
+        self.share = share.to(device, kind)  # of the way from the reading before to the one after
+        self.age, self.wait = (  # in units of the sensor's typical interval; inf where there is no reading
+            (x / interval.cpu()).masked_fill(~has, torch.inf).to(device, kind)
+            for x, has in ((age, has_previous), (wait, has_following))
+        )

@@ -21,7 +21,7 @@ from torch import Tensor
 from raindrop.batch.collate import BatchSource
 from raindrop.batch.scaling import Scaler
 from raindrop.errors import ConfigError
-from raindrop.estimators.inputs import time_window
+from raindrop.estimators.inputs import shared_times_warning, time_window
 from raindrop.estimators.persistence import refuse_other_run, smallest, write_model
 from raindrop.estimators.settings import Settings
 from raindrop.files import content_checksum, refuse_to_overwrite, run_folder
@@ -112,6 +112,7 @@ class Estimator(Settings, ABC):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(self.seed))
             self.model_ = entry.model(model_config, self._spec())
+        shared_times_warning(self.model_, training)
         learned_from = self._training_source(training)
         chosen_by = None if held_out is None else self._validation_source(held_out)
         distributed.join()

@@ -12,6 +12,8 @@ import polars as pl
 from numpy.typing import ArrayLike
 
 from raindrop.errors import ConfigError, DataError, RaindropWarning
+from raindrop.graphs.empty import no_shared_times_reason
+from raindrop.models.base import Model
 from raindrop.table.event_table import EventTable
 
 WEIGHT = "raindrop sample weight"  # column of the samples table while a model is fitted
@@ -25,6 +27,19 @@ def no_holdout_warning(table: EventTable, reason: str) -> None:
         RaindropWarning,
         stacklevel=4,
     )
+
+
+def shared_times_warning(model: Model, table: EventTable) -> None:
+    """Say that a model's messages have no effect where they need readings at the same time and there are none."""
+    reason = no_shared_times_reason(table) if model.network.needs_shared_times else ""
+    if reason and table.num_readings and len(table.sensors) > 1:
+        warnings.warn(
+            f"{reason[0].upper()}{reason[1:]}, so sensors exchange no messages: with these settings they pass only "
+            'between readings of the same time. The presets "tuned" and "graph" have messages that cross time '
+            '(model.graph.senders = "nearby").',
+            RaindropWarning,
+            stacklevel=4,
+        )
 
 
 def with_weights(table: EventTable, sample_weight: ArrayLike | None) -> EventTable:

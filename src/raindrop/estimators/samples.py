@@ -18,7 +18,7 @@ from raindrop.batch.collate import Collator, in_order
 from raindrop.batch.host import to_numpy
 from raindrop.errors import ConfigError, DataError, ResumeError, format_count
 from raindrop.estimators.base import Estimator
-from raindrop.estimators.inputs import WEIGHT, no_holdout_warning, require_table, with_weights
+from raindrop.estimators.inputs import WEIGHT, no_holdout_warning, require_table, shared_times_warning, with_weights
 from raindrop.graphs.empty import WEIGHTS_REASON
 from raindrop.graphs.graph import SensorGraphs
 from raindrop.hardware import limit_threads, resolve_device
@@ -161,6 +161,7 @@ class SampleEstimator(Estimator):
             return output.edges
 
         weights = self._collect(X, edges)
+        shared_times_warning(self.model_, X)
         return SensorGraphs(self.scaler_.sensors, X.ids, np.concatenate(weights), WEIGHTS_REASON)
 
     def to_predictions(self, output: Output) -> NDArray[np.float32]:

@@ -13,19 +13,21 @@ from raindrop.errors import ConfigError, DataError
 from raindrop.estimators.samples import SampleEstimator
 from raindrop.graphs.empty import no_shared_times_reason
 from raindrop.graphs.graph import SensorGraphs
-from raindrop.models.raindrop.messages import MessagePassing, Messages
+from raindrop.models.raindrop.messages import MessagePassing, Messages, predict_reading
 from raindrop.models.raindrop.model import Raindrop
+from raindrop.models.raindrop.nearby_messages import NearbyMessages
 from raindrop.table.event_table import EventTable
 
-EMPTY_REASON = "no two sensors are read at the same time, or no message changes a predicted reading"
+EMPTY_REASON = "no message changes a predicted reading"
 
 
 def information_graphs(estimator: SampleEstimator, table: EventTable) -> SensorGraphs:
     """One graph per sample; the weight of u -> v is how much worse v's readings are predicted without u's messages.
 
-    It is the mean increase of the squared error, in units of v's variance, over the times at which both were read:
-    about 0 where u's messages do not help to predict v, negative where they mislead. The edge weights of Eq. 3 only
-    scale messages; these weights are measured against the readings. Needs model.graph.reconstruction > 0.
+    It is the mean increase of the squared error, in units of v's variance, over the readings of v that u can inform:
+    those at which u was read too, or all where senders are "nearby". It is about 0 where u's messages do not help to
+    predict v, negative where they mislead. The edge weights of Eq. 3 only scale messages; these weights are measured
+    against the readings. Needs model.graph.reconstruction > 0.
     """
     model = estimator.model_.network
     if not isinstance(model, Raindrop) or not model.config.graph.reconstruction:
@@ -36,7 +38,7 @@ def information_graphs(estimator: SampleEstimator, table: EventTable) -> SensorG
     weights = [to_numpy(information(model, batch)) for batch in estimator.batches(table)]
     if not weights:
         raise DataError("The table is empty; at least one sample is needed.")
-    reason = no_shared_times_reason(table) or EMPTY_REASON
+    reason = EMPTY_REASON if model.nearby is not None else no_shared_times_reason(table) or EMPTY_REASON
     return SensorGraphs(estimator.scaler_.sensors, table.ids, np.concatenate(weights), reason)
 
 
@@ -75,7 +77,9 @@ def attention_over_time(estimator: SampleEstimator, table: EventTable) -> pl.Dat
 
 @torch.inference_mode()
 def information(model: Raindrop, batch: Batch) -> Tensor:
-    """(b, u, v): the mean gain over readings of v at times when u was also read; 0 where there are none."""
+    """(b, u, v): the mean gain over the readings of v that u can inform; 0 where there are none."""
+    if model.nearby is not None:
+        return nearby_information(model.nearby, batch, model.embed(batch))
     p, h = model.encode_time(batch.time, like=batch.value), model.embed(batch)
     state = model.initial_graph(batch, h)
     for layer in model.layers[:-1]:
@@ -91,8 +95,8 @@ def information(model: Raindrop, batch: Batch) -> Tensor:
     )  # rounding errors become 0
     rest_sent = (batch.steps.broadcast(total.numerator) - sent.numerator) * (rest_weight > 0)[:, :, None]
     rest = Messages(rest_sent, rest_weight)
-    predicted = last.predict_reading(last.message(total), last.decode, last.decode_bias)  # (s, v)
-    without = last.predict_reading(
+    predicted = predict_reading(last.message(total), last.decode, last.decode_bias)  # (s, v)
+    without = predict_reading(
         last.message(rest), last.decode, last.decode_bias
     )  # (n, v): without the message of reading n
     value = torch.zeros_like(predicted).flatten().index_copy(0, batch.cell, batch.value).view_as(predicted)
@@ -102,3 +106,15 @@ def information(model: Raindrop, batch: Batch) -> Tensor:
     gain = ((without - target).square() - (batch.steps.broadcast(predicted) - target).square()) * both
     mean = batch.senders.sum(gain) / batch.senders.sum(both).clamp_min(1)
     return mean.view(batch.num_samples, batch.num_sensors, batch.num_sensors)
+
+
+def nearby_information(messages: NearbyMessages, batch: Batch, h: Tensor) -> Tensor:
+    """The same for messages that cross time: over all readings of v in samples in which u was read."""
+    M = batch.num_sensors
+    gain, count = (h.new_zeros(batch.num_samples * M, M) for _ in range(2))  # (b v, u)
+    for rows, predicted, without, sent in messages.predict_without_each(batch, h):
+        value, series = batch.value[rows], batch.senders.index[rows]
+        worse = (without - value[:, None]).square() - (predicted - value).square()[:, None]
+        gain.index_add_(0, series, worse * sent)
+        count.index_add_(0, series, sent.to(h.dtype))
+    return (gain / count.clamp_min(1)).view(batch.num_samples, M, M).transpose(1, 2)

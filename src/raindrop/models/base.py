@@ -60,6 +60,9 @@ class Model(nn.Module, ABC):
     def forward(self, batch: Batch) -> Output:
         """Scores, and whatever else the model offers."""
 
+    needs_shared_times = False
+    """Whether sensors exchange information only where they are read at the same time."""
+
     @property
     def network(self) -> Model:
         """What the training loop trains: the model itself, unless it holds a network beside something else."""

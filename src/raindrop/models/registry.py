@@ -55,9 +55,10 @@ RAINDROP_TUNED: dict[str, dict[str, Any]] = {
         "mask_indicator": True,
         "layers": 1,
         "prune": 0.0,
+        "similarity": 0.0,
         "sensor_dim": 8,
         "hidden": 128,
-        "graph": {"mixing": "residual", "normalise": "logit", "reconstruction": 0.3},
+        "graph": {"senders": "nearby", "rank": 2, "reconstruction": 1.0},
         "slots": {"dim": 16, "dropout": 0.2, "rank": 8},
         "head": {"activation": "relu", "dropout": 0.2, "members": 8},
     },
@@ -80,7 +81,6 @@ RAINDROP_TUNED: dict[str, dict[str, Any]] = {
 }
 
 # For inspecting sensor graphs: messages learn to predict readings, and nothing beside them can predict the label.
-# One layer, since the edge weights of an earlier layer can cut off a receiver before it has received anything.
 RAINDROP_GRAPH: dict[str, dict[str, Any]] = {
     "model": {
         "observation_dim": 16,
@@ -88,7 +88,8 @@ RAINDROP_GRAPH: dict[str, dict[str, Any]] = {
         "mask_indicator": True,
         "layers": 1,
         "prune": 0.0,
-        "graph": {"rank": 4, "mixing": "residual", "normalise": "logit", "reconstruction": 3.0},
+        "similarity": 0.0,
+        "graph": {"senders": "nearby", "rank": 4, "reconstruction": 3.0},
         "head": {"activation": "relu", "dropout": 0.2},
     },
     "train": {

@@ -17,8 +17,9 @@ from raindrop.config import make
 from raindrop.models.base import DataSpec
 from raindrop.models.layers import Clock, TimeEncoding
 from raindrop.models.raindrop.config import RaindropConfig
-from raindrop.models.raindrop.messages import State, insert_readings, prune
+from raindrop.models.raindrop.messages import State, prune
 from raindrop.models.raindrop.model import Raindrop
+from raindrop.models.raindrop.temporal import insert_readings
 
 # ------------------------------------------------------------------ time and readings
 
@@ -129,7 +130,7 @@ def test_one_layer_is_equations_2_and_3(build, batch, senders, normalise, more):
     before = random_state(batch, senders)
     after = layer(batch, h, p, before)
     w = paper.LayerWeights.from_layer(layer, batch.num_sensors)
-    own = insert_readings(batch, torch.zeros(batch.num_steps, batch.num_sensors, 4).double(), h)
+    own = insert_readings(batch, h)
     for b in range(batch.num_samples):
         readings = senders_of(batch, b, own, batch.observed)
         sending = readings if senders == "observed" else senders_of(batch, b, before.embeddings, before.present)

@@ -30,6 +30,7 @@ class Change:
 
 
 SLOTS = {"slots.dim": 4}
+NEARBY = {"graph.senders": "nearby", "layers": 1, "prune": 0.0, "similarity": 0.0}
 CHANGES: dict[str, Change] = {
     "observation_dim": Change(6),
     "time_dim": Change(8),
@@ -47,6 +48,8 @@ CHANGES: dict[str, Change] = {
     "time.base": Change(100.0),
     "time.scale": Change(60.0),
     "graph.senders": Change("embedded"),
+    "graph.sides": Change("before", given=NEARBY),
+    "graph.scales": Change((2.0,), given=NEARBY),
     "graph.normalise": Change("logit"),
     "graph.mixing": Change("residual"),
     "graph.heads": Change(2),
@@ -77,6 +80,15 @@ CHANGES: dict[str, Change] = {
 EMBEDDED = {"graph.senders": "embedded"}
 MORE_CHANGES = [
     ("layers", Change(1)),
+    ("graph.senders", Change("nearby", given={"layers": 1, "prune": 0.0, "similarity": 0.0})),
+    ("graph.rank", Change(2, given=NEARBY)),
+    ("graph.reconstruction", Change(0.5, given=NEARBY)),
+    ("graph.initial_edges", replace(CHANGES["graph.initial_edges"], given=NEARBY)),
+    ("temporal", Change("lstm", given=NEARBY)),
+    ("temporal", Change("mean", given=NEARBY)),
+    ("temporal_attention.heads", Change(2, given=NEARBY)),
+    ("temporal_attention.s", Change("rank", given=NEARBY)),
+    ("temporal_attention.scores", Change("mean", given=NEARBY)),
     ("head.activation", Change("relu", given={"head.members": 3})),
     ("temporal", Change("lstm")),
     ("readout", Change("squeeze")),
@@ -185,6 +197,11 @@ def test_every_setting_of_every_group_has_a_text_below_it():
         ({"graph.rank": 0}, r"model\.graph\.rank must be at least 1, not 0"),
         ({"graph.initial_edges": (("a", "b", 5.0),)}, r"model\.graph\.initial_edges have weights above 0 and up to 1"),
         ({"graph.initial_edges": (("a", "b", 0.0),)}, r"model\.graph\.initial_edges have weights above 0 and up to 1"),
+        ({"graph.senders": "nearby"}, "needs layers = 1, prune = 0, similarity = 0"),
+        (NEARBY | {"graph.heads": 2, "graph.mixing": "residual"}, 'mixing has no effect with senders = "nearby"'),
+        ({"graph.scales": (1.0,)}, 'scales has no effect with senders = "observed"'),
+        (NEARBY | {"graph.scales": (0.0,)}, "widths above 0"),
+        (NEARBY | {"ablation.edge_weights": False}, "needs ablation.edge_weights = true"),
         ({"graph.reconstruction": 1.0, "graph.senders": "embedded"}, 'reconstruction needs senders = "observed"'),
         ({"graph.reconstruction": 1.0, "ablation.messages": False}, "graph.reconstruction has no effect"),
         (

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,9 +31,14 @@ class TimeConfig:
 class GraphConfig:
     """Details of messages and edges (Eq. 1-3)."""
 
-    senders: Literal["observed", "embedded"] = "observed"
-    """Which sensors send at a timestamp: those with a reading ("active", Sec. 3.3), or after the first layer every
-    sensor with an embedding."""
+    senders: Literal["observed", "embedded", "nearby"] = "observed"
+    """Which sensors send at a timestamp: those with a reading ("active", Sec. 3.3); after the first layer every sensor
+    with an embedding; or, not in the paper, every sensor with readings near it, weighted by their age. Nearby senders
+    need layers = 1, prune = 0 and similarity = 0."""
+    sides: Literal["both", "before"] = "both"
+    """With nearby senders: readings on both sides of the timestamp, or before it only."""
+    scales: tuple[float, ...] = (1.0, 4.0)
+    """With nearby senders: widths of decaying averages of a sender's past readings, in its typical intervals."""
     normalise: Literal["sigmoid", "logit"] = "sigmoid"
     """What the softmax over senders is applied to: alpha of Eq. 1, or the argument of its sigmoid."""
     mixing: Literal["own", "residual"] = "own"
@@ -51,11 +57,22 @@ class GraphConfig:
         for edge in self.initial_edges or ():
             if not 0 < edge[2] <= 1:
                 raise ValueError(f"initial_edges have weights above 0 and up to 1, not {edge[2]} ({edge}).")
+        if any(not 0 < scale < math.inf for scale in self.scales):
+            raise ValueError(f"scales are widths above 0, not {self.scales}.")
+        if self.senders == "nearby":
+            self._require_defaults("heads", "normalise", "mixing")
+        else:
+            self._require_defaults("sides", "scales")
         if self.reconstruction and self.senders == "embedded":
             raise ValueError(
                 'reconstruction needs senders = "observed"; '
                 "embedded senders would carry a receiver's own reading back to it."
             )
+
+    def _require_defaults(self, *names: str) -> None:
+        changed = [name for name in names if getattr(self, name) != getattr(GraphConfig, name)]
+        if changed:
+            raise ValueError(f'{", ".join(changed)} has no effect with senders = "{self.senders}"; leave it out.')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,5 +222,16 @@ class RaindropConfig:
             raise ValueError(f"prune is a share of edges, 0 up to (not including) 1, not {self.prune}.")
         if self.graph.initial_edges is not None and not self.ablation.edge_weights:
             raise ValueError("graph.initial_edges has no effect with ablation.edge_weights = false; drop one of them.")
+        if self.graph.senders == "nearby":
+            self._require_for_nearby_senders()
         if self.graph.reconstruction and not self.ablation.messages:
             raise ValueError("graph.reconstruction has no effect with ablation.messages = false; set it to 0.")
+
+    def _require_for_nearby_senders(self) -> None:
+        """Messages that cross time have one layer, and weights by pair of sensors that all samples share."""
+        wanted = {"layers": 1, "prune": 0.0, "similarity": 0.0}
+        wrong = [f"{name} = {value:g}" for name, value in wanted.items() if getattr(self, name) != value]
+        parts = ("edge_weights", "receiver_vectors", "inter_sensor_attention")
+        wrong += [f"ablation.{name} = true" for name in parts if not getattr(self.ablation, name)]
+        if wrong:
+            raise ValueError(f'graph.senders = "nearby" needs {", ".join(wrong)}.')

@@ -12,6 +12,7 @@ from raindrop.models.base import DataSpec
 from raindrop.models.layers import uniform
 from raindrop.models.raindrop.config import RaindropConfig
 from raindrop.models.raindrop.dense_messages import MASKED_LOGIT, MAX_LOGIT, dense_messages
+from raindrop.models.raindrop.temporal import insert_readings
 
 MAX_TARGET = 5.0  # readings further from the mean (in standard deviations) count as this far in the reconstruction
 
@@ -29,7 +30,7 @@ class State:
         """(s, v, d) the embedding of every sensor at every timestamp, 0 where it has none; h (n, d) of the readings."""
         if self.embeddings is not None:
             return self.embeddings
-        return insert_readings(batch, h.new_zeros(batch.num_steps, batch.num_sensors, h.shape[-1]), h)
+        return insert_readings(batch, h)
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,7 @@ class MessagePassing(nn.Module):
             if self.config.graph.reconstruction:
                 error = self.reconstruction_error(batch, to_reading, receives)
                 penalty = penalty + self.config.graph.reconstruction * error
-        return State(present, penalty, state.edges, insert_readings(batch, received, own))
+        return State(present, penalty, state.edges, insert_readings(batch, own, received))
 
     # ------------------------------------------------------------------ Eq. 3
 
@@ -207,23 +208,18 @@ class MessagePassing(nn.Module):
         """Mean squared error of readings predicted from the messages (n, d) to them; () over readings with messages."""
         decode, bias = batch.sensors.broadcast(self.decode), batch.sensors.broadcast(self.decode_bias)
         counts = receives.flatten().index_select(0, batch.cell)
-        error = self.predict_reading(message, decode, bias) - batch.value.clamp(-MAX_TARGET, MAX_TARGET)
+        error = predict_reading(message, decode, bias) - batch.value.clamp(-MAX_TARGET, MAX_TARGET)
         return (error.square() * counts).sum() / counts.sum().clamp_min(1)
 
-    @staticmethod
-    def predict_reading(message: Tensor, decode: Tensor, bias: Tensor) -> Tensor:
-        """A sensor's reading predicted from its messages (..., d)."""
-        return (torch.sigmoid(message) * decode).sum(-1) + bias
+
+def predict_reading(message: Tensor, decode: Tensor, bias: Tensor) -> Tensor:
+    """A sensor's reading predicted from its messages (..., d)."""
+    return (torch.sigmoid(message) * decode).sum(-1) + bias
 
 
 def mean_over_heads(alpha: Tensor) -> Tensor:
     """(n, k, ...) -> (n, ...)."""
     return alpha.squeeze(1) if alpha.shape[1] == 1 else alpha.mean(1)
-
-
-def insert_readings(batch: Batch, embeddings: Tensor, own: Tensor) -> Tensor:
-    """Embeddings (s, v, d) with those of the readings, own (n, d), in the places of the readings."""
-    return embeddings.flatten(0, 1).index_copy(0, batch.cell, own).view_as(embeddings)
 
 
 def prune(edges: Tensor, share: float) -> Tensor:

@@ -14,11 +14,13 @@ from torch import Tensor, nn
 
 from raindrop.batch.batch import Batch
 from raindrop.batch.collate import BatchSource
+from raindrop.batch.gaps import typical_intervals
 from raindrop.errors import DataError, suggest
 from raindrop.models.base import DataSpec, Model, Output
 from raindrop.models.layers import Head, TimeEncoding, uniform
 from raindrop.models.raindrop.config import RaindropConfig
 from raindrop.models.raindrop.messages import MessagePassing, State
+from raindrop.models.raindrop.nearby_messages import AGREEMENT_DIM, NearbyMessages
 from raindrop.models.raindrop.slots import Slots
 from raindrop.models.raindrop.temporal import Readout, ShortSeries, make_pool
 
@@ -35,12 +37,16 @@ class Raindrop(Model):
         )
         self.embed = ObservationEmbedding(config, spec)
         self.initial_graph = InitialGraph(config.graph.initial_edges, spec)
+        nearby = ablation.messages and config.graph.senders == "nearby"
+        self.nearby = NearbyMessages(config, spec) if nearby else None
+        self.needs_shared_times = ablation.messages and not nearby
         self.layers = nn.ModuleList(
             MessagePassing(config, spec, last=layer == num_layers - 1) for layer in range(num_layers)
         )
         self.pool = make_pool(config)
         self.slots = Slots(config.slots, spec, messages=ablation.messages) if config.slots.dim else None
-        self.readout = Readout(config.readout, spec.num_sensors, self.pool.dim + config.slots.dim)
+        sensor_dim = self.pool.dim + config.slots.dim + (AGREEMENT_DIM if nearby else 0)
+        self.readout = Readout(config.readout, spec.num_sensors, sensor_dim)
         self.head = Head(
             self.readout.dim + (self.slots.context_dim if self.slots else 0),
             spec,
@@ -52,7 +58,9 @@ class Raindrop(Model):
         )
 
     def prepare(self, training: BatchSource, validation: BatchSource | None, seed: int) -> None:
-        """Learn the scales and bins of the slots from the training series as the model will see them."""
+        """Learn the scales and bins of the slots from the training series as the model will see them, and intervals."""
+        if self.nearby is not None:
+            self.nearby.interval.copy_(torch.from_numpy(typical_intervals(training.table)))
         if self.slots is not None:
             self.slots.learn(training, lambda batch: ShortSeries.from_batch(batch, self.config.long_series).batch)
 
@@ -63,9 +71,15 @@ class Raindrop(Model):
         p = self.encode_time(short.time, like=short.value)  # Appendix: (s, p)
         h = self.embed(short)  # Sec. 3.3: (n, d)
         state = self.initial_graph(short, h, keep)  # Sec. 3.2
-        for layer in self.layers:
-            state = layer(short, h, p, state)  # Eq. 1-3, pruning
-        z, beta = self.pool(short, state.all_embeddings(short, h), p, state.present)  # Eq. 4-5: (b, v, z)
+        if self.nearby is not None:
+            received = self.nearby(short, h, state.edges)  # Eq. 1-3 across time
+            state = State(state.present, self.config.graph.reconstruction * received.penalty, received.edges)
+            z, beta = self.pool.over_readings(short, received.h, p)  # Eq. 4-5: (b, v, z)
+            z = torch.cat([z, received.agreement], dim=-1)
+        else:
+            for layer in self.layers:
+                state = layer(short, h, p, state)  # Eq. 1-3, pruning
+            z, beta = self.pool(short, state.all_embeddings(short, h), p, state.present)  # Eq. 4-5: (b, v, z)
         sample, slot_penalty = self.read_out(short, z, keep)  # Sec. 3.4: (b, z)
         sample = series.mean(sample)
         edges = None if state.edges is None else series.mean(state.edges)
@@ -98,7 +112,7 @@ def count_layers(config: RaindropConfig) -> int:
 
     A layer passes on edge weights and, with embedded senders, embeddings. Without both, only the last layer acts.
     """
-    if not config.ablation.messages:
+    if not config.ablation.messages or config.graph.senders == "nearby":
         return 0
     return config.layers if config.ablation.edge_weights or config.graph.senders == "embedded" else 1
 

@@ -28,6 +28,10 @@ class TemporalPool(nn.Module, ABC):
     def forward(self, batch: Batch, h: Tensor, p: Tensor, present: Tensor) -> tuple[Tensor, Tensor | None]:
         """Sensor embeddings, 0 for a sensor without timestamps; and the weight of each timestamp (s, v), if any."""
 
+    def over_readings(self, batch: Batch, h: Tensor, p: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The same where only readings have embeddings h (n, d): cost grows with readings, not with timestamps x v."""
+        return self.forward(batch, insert_readings(batch, h), p, batch.observed)
+
 
 def make_pool(config: RaindropConfig) -> TemporalPool:
     """The pool that `config.temporal` names."""
@@ -93,6 +97,30 @@ class TemporalAttention(TemporalPool):
             betas.append(beta)
         return torch.cat(pooled, dim=-1) @ self.W, torch.stack(betas).mean(0)  # Eq. 5
 
+    def over_readings(self, batch: Batch, h: Tensor, p: Tensor) -> tuple[Tensor, Tensor | None]:
+        series, scale = batch.senders, self.W_Q.shape[-1] ** -0.5
+        x = torch.cat([h, batch.steps.broadcast(p)], dim=-1)  # (n, d+p)
+        s = self.s_of_readings(batch, p)  # (n, k)
+        if self.mean_scores:
+            s = s / series.counts.clamp_min(1)[series.index][:, None]
+        pooled, betas = [], []
+        for k in range(self.heads):
+            K_s = series.sum(x * s[:, k, None]) @ self.W_K[k]  # (b v, d_k): K^T s
+            query = K_s @ self.W_Q[k].T * scale  # (b v, d+p)
+            score = (x * series.broadcast(query)).sum(-1, keepdim=True)
+            beta = series.softmax(score, torch.ones_like(score, dtype=torch.bool))  # Eq. 4: (n, 1)
+            pooled.append(series.sum(x * beta))
+            betas.append(beta[:, 0])
+        z = torch.cat(pooled, dim=-1) @ self.W  # Eq. 5
+        beta = insert_readings(batch, torch.stack(betas).mean(0)[:, None]).squeeze(-1)
+        return z.view(batch.num_samples, batch.num_sensors, -1), beta
+
+    def s_of_readings(self, batch: Batch, p: Tensor) -> Tensor:
+        """The vector s of Eq. 4 at each reading, (n, k)."""
+        if self.s_rank is None:
+            return batch.steps.broadcast(self.s(batch, p, batch.observed)[:, 0])
+        return self.s(batch, p, batch.observed).flatten(0, 1).index_select(0, batch.cell)
+
     def s(self, batch: Batch, p: Tensor, present: Tensor) -> Tensor:
         """The vector s of Eq. 4, (s, v or 1, k): from the time encoding, or by rank among the sensor's own times."""
         if self.s_rank is None:
@@ -143,6 +171,13 @@ class TemporalLSTM(TemporalPool):
         packed = pack_padded_sequence(series, lengths, batch_first=True, enforce_sorted=False)
         z = self.lstm(packed)[1][0][0].view(batch.num_samples, num_sensors, -1)
         return z * (batch.samples.sum(weight) > 0)[..., None], None
+
+
+def insert_readings(batch: Batch, own: Tensor, into: Tensor | None = None) -> Tensor:
+    """(n, d) of the readings in the places of the readings, (s, v, d); 0, or the entry of `into`, elsewhere."""
+    shape = (batch.num_steps, batch.num_sensors, own.shape[-1])
+    flat = own.new_zeros(shape[0] * shape[1], shape[2]) if into is None else into.flatten(0, 1)
+    return flat.index_copy(0, batch.cell, own).view(shape)
 
 
 def weighted_sum(batch: Batch, h: Tensor, p: Tensor, weight: Tensor) -> Tensor:

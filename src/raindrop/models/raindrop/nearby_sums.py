@@ -1,0 +1,173 @@
+"""Sums over the senders near each reading, for messages that cross time (nearby_messages.py).
+
+These are (n, u, k, j) numbers, far more than everything else in the model. They are computed in chunks that fit into
+the processor's cache, and computed again for the gradient, which is written by hand.
+
+Axes: n a reading, s a timestamp, u the sending and v the receiving sensor, k a head, j a rank of the message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from raindrop.batch.batch import Batch
+from raindrop.batch.nearby import Neighbours
+
+CHUNK_SIZE = 1 << 18  # numbers (n, u, k, j) per chunk
+
+
+class SenderSums:
+    """Sums over senders for a batch: the sensors of the same sample with readings near the time of a reading."""
+
+    def __init__(
+        self, batch: Batch, near: Neighbours, *, lines: int, before_only: bool = False, edges: Tensor | None = None
+    ):
+        """The first `lines` heads see the line between the readings before and after, the others the reading before.
+
+        With `before_only` all see the reading before. edges (b, u, v) scale contents, and 0 removes a sender.
+        """
+        self.batch, self.lines, self.edges = batch, lines, edges
+        self.previous, self.following, self.share = near.previous, near.following, near.share
+        age = near.age if before_only else torch.minimum(near.age, near.wait)
+        self.between = not before_only
+        self.present = age.isfinite(), near.age.isfinite()  # (s, u) for the first heads and for the others
+        self.log_age = tuple(
+            a.masked_fill(~present, 0.0).log1p() for a, present in zip((age, near.age), self.present, strict=True)
+        )
+
+    def __call__(self, content: Tensor, decay: Tensor, pair: Tensor) -> tuple[Tensor, Tensor]:
+        """Contents (n, k, j), decays (u, k) and pairs (v, u, k) -> at each reading, the sums over senders (n, k, j) of
+        weight times content, and of weights (n, k)."""
+        sums: tuple[Tensor, Tensor] = _Sums.apply(content, decay, pair, self)  # type: ignore[no-untyped-call]
+        return sums
+
+    def weights(self, decay: Tensor, pair: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """The weight of each sender at each reading, scaled by edges, for some readings at a time: (n, u, k)."""
+        for chunk in self.chunks(pair.shape[1] * pair.shape[2]):
+            weight, _, scaled = self.pair_of(pair, chunk)
+            yield chunk.rows, (weight if scaled is None else scaled) * self.evidence(decay, chunk)[chunk.step]
+
+    def terms(self, content: Tensor, decay: Tensor, pair: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """What the sums add up, for some readings at a time: contents (n, u, k, j) with their weights, and weights."""
+        padded = _with_zeros(content)
+        for chunk in self.chunks(_numbers_per_reading(content, pair)):
+            evidence = self.evidence(decay, chunk)[chunk.step]
+            weight, _, scaled = self.pair_of(pair, chunk)
+            scaled = (weight if scaled is None else scaled) * evidence
+            yield chunk.rows, self.content_at(padded, chunk)[chunk.step] * scaled[..., None], weight * evidence
+
+    # ------------------------------------------------------------------ parts of the sums, for one chunk
+
+    def chunks(self, size: int) -> Iterator[_Chunk]:
+        """Ranges of timestamps and their readings, with about CHUNK_SIZE numbers where a reading has `size`."""
+        batch, total = self.batch, len(self.batch.value)
+        starts = batch.steps.offsets.cpu()
+        stops = starts + batch.steps.counts.cpu()  # (s,) rows up to each timestamp
+        bounds = torch.arange(0, total, max(1, CHUNK_SIZE // size))
+        steps = sorted(set(torch.searchsorted(stops, bounds, right=True).tolist()))  # chunks start with a timestamp
+        rows_from = [*starts[steps].tolist(), total] if steps else []
+        for at, first in enumerate(steps):
+            last = steps[at + 1] if at + 1 < len(steps) else batch.num_steps
+            rows = slice(rows_from[at], rows_from[at + 1])
+            yield _Chunk(slice(first, last), rows, batch.step[rows] - first)
+
+    def evidence(self, decay: Tensor, chunk: _Chunk) -> Tensor:
+        """(t, u, k) weights by age; 0 for a sensor without a reading."""
+        parts = []
+        for at, heads in enumerate((slice(0, self.lines), slice(self.lines, None))):
+            log_age, present = self.log_age[at][chunk.steps], self.present[at][chunk.steps]
+            parts.append(torch.exp(-decay[:, heads] * log_age[..., None]) * present[..., None])
+        return torch.cat(parts, dim=-1)
+
+    def content_at(self, padded: Tensor, chunk: _Chunk) -> Tensor:
+        """(t, u, k, j) what each sensor sends; padded (n + 1, k, j) ends with the zeros of position -1."""
+        content = padded[self.previous[chunk.steps]]
+        if self.between:
+            after = padded[:, : self.lines][self.following[chunk.steps]]
+            lines = content[:, :, : self.lines]
+            lines.lerp_(after, self.share[chunk.steps][..., None, None])
+        return content
+
+    def pair_of(self, pair: Tensor, chunk: _Chunk) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """(n, u, k) weights by pair; and with edges (n, u, 1) the edges, and the weights scaled by them."""
+        rows = chunk.rows
+        weight = pair[self.batch.sensor[rows]]
+        if self.edges is None:
+            return weight, None, None
+        e = self.edges[self.batch.sample[rows], :, self.batch.sensor[rows]][..., None]
+        weight = weight * e.sign()
+        return weight, e, weight * e
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    steps: slice
+    rows: slice
+    step: Tensor  # (n,) of each reading, counted from the chunk's first timestamp
+
+
+class _Sums(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, content: Tensor, decay: Tensor, pair: Tensor, sums: SenderSums) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(content, decay, pair)
+        ctx.sums = sums
+        numerator, total = torch.zeros_like(content), content.new_zeros(content.shape[:2])
+        for rows, sent, weight in sums.terms(content, decay, pair):
+            numerator[rows], total[rows] = sent.sum(1), weight.sum(1)
+        return numerator, total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_numerator: Tensor, d_total: Tensor) -> tuple[Tensor | None, ...]:
+        content, decay, pair = ctx.saved_tensors
+        sums: SenderSums = ctx.sums
+        d_content = content.new_zeros(len(content) + 1, *content.shape[1:])
+        d_decay, d_pair = torch.zeros_like(decay), torch.zeros_like(pair)
+        padded = _with_zeros(content)
+        for chunk in sums.chunks(_numbers_per_reading(content, pair)):
+            rows, times = chunk.rows, chunk.steps.stop - chunk.steps.start
+            at_step = sums.evidence(decay, chunk)  # (t, u, k)
+            evidence = at_step[chunk.step]
+            weight, e, scaled = sums.pair_of(pair, chunk)
+            sent = sums.content_at(padded, chunk)[chunk.step]  # (n, u, k, j)
+            d_weight_content = (sent * d_numerator[rows][:, None]).sum(-1)  # (n, u, k): of scaled weight x evidence
+            d_out = d_total[rows][:, None]
+            # of weight by pair, and of evidence
+            of_pair = (d_weight_content if e is None else d_weight_content * e) + d_out
+            if e is not None:
+                of_pair = of_pair * e.sign()
+            d_pair.index_add_(0, sums.batch.sensor[rows], of_pair * evidence)
+            of_evidence = d_weight_content * (weight if scaled is None else scaled) + weight * d_out
+            of_evidence = of_evidence.new_zeros(times, *of_evidence.shape[1:]).index_add_(0, chunk.step, of_evidence)
+            of_evidence *= at_step
+            for at, heads in enumerate((slice(0, sums.lines), slice(sums.lines, None))):
+                log_age = sums.log_age[at][chunk.steps][..., None]
+                d_decay[:, heads] -= (of_evidence[..., heads] * log_age).sum(0)
+            # of contents, back to the readings that were sent
+            of_sent = ((weight if scaled is None else scaled) * evidence)[..., None] * d_numerator[rows][:, None]
+            of_sent = of_sent.new_zeros(times, *of_sent.shape[1:]).index_add_(0, chunk.step, of_sent)
+            previous, following = sums.previous[chunk.steps].flatten(), sums.following[chunk.steps].flatten()
+            previous = torch.where(previous < 0, len(content), previous)
+            if sums.between:
+                share = sums.share[chunk.steps][..., None, None]
+                after = of_sent[:, :, : sums.lines] * share
+                following = torch.where(following < 0, len(content), following)
+                d_content[:, : sums.lines].index_add_(0, following, after.flatten(0, 1))
+                of_sent[:, :, : sums.lines] -= after
+            d_content.index_add_(0, previous, of_sent.flatten(0, 1))
+        return d_content[:-1], d_decay, d_pair, None
+
+
+def _with_zeros(content: Tensor) -> Tensor:
+    """(n + 1, k, j): the last row, at position -1, is that of a sensor without a reading."""
+    return torch.cat([content, content.new_zeros(1, *content.shape[1:])])
+
+
+def _numbers_per_reading(content: Tensor, pair: Tensor) -> int:
+    return pair.shape[1] * content.shape[1] * content.shape[2]
