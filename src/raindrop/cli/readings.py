@@ -144,7 +144,7 @@ def apply_imputer(
     at = _queries(imputer, table, every, queries)
     filled = imputer.fill_readings(table, "gaps" if at is None else at, coverage=0.9 if coverage is None else coverage)
     if readings is not None:
-        filled.write(readings)
+        (filled if queries else filled.with_dates()).write(readings)
         console.print(f"wrote {len(filled):,} filled readings to {escape(str(readings))}")
     if out is not None:
         complete = filled.fill()
@@ -194,7 +194,7 @@ def apply_forecaster(
     table = select_run_part(read_table(data, options), run, part, forecaster)
     asked = _queries(forecaster, table, every, queries)
     forecasts = forecaster.readings_at(table, asked, coverage=0.9 if coverage is None else coverage)
-    forecasts.write(out)
+    (forecasts if queries else forecasts.with_dates()).write(out)
     console.print(f"wrote {len(forecasts):,} forecasts to {escape(str(out))}")
 
 

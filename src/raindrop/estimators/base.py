@@ -78,8 +78,8 @@ class Estimator(Settings, ABC):
     def _check_network(self, network: Estimator | None, held_out: EventTable | None) -> None:
         """Raise where a network that is given instead of being trained does not fit."""
 
-    def _calibrate(self, truth: NDArray[Any], predicted: NDArray[Any], table: EventTable) -> None:
-        """Learn from the validation samples' truth and predictions, once the model is trained."""
+    def _calibrate(self, truth: NDArray[Any], predicted: NDArray[Any], source: BatchSource) -> None:
+        """Learn from truth and predictions of the validation source, once the model is trained."""
 
     def _forget_calibration(self) -> None:
         """As `_calibrate` without validation samples."""
@@ -180,7 +180,7 @@ class Estimator(Settings, ABC):
             self._forget_calibration()
             if chosen_by is not None:
                 truth = cast(NDArray[Any], chosen_by.truth)
-                self._calibrate(truth, self.task_.predict(scores_of(self.model_, chosen_by)), chosen_by.table)
+                self._calibrate(truth, self.task_.predict(scores_of(self.model_, chosen_by)), chosen_by)
             if folder is not None and distributed.rank() == 0:
                 self._write(folder)
         distributed.wait()

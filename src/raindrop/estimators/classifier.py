@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 
+from raindrop.batch.collate import BatchSource
 from raindrop.errors import ConfigError, DataError, suggest
 from raindrop.estimators.inputs import no_holdout_warning
 from raindrop.estimators.samples import SampleEstimator
@@ -233,14 +234,14 @@ class Classifier(ClassifierMixin, SampleEstimator):  # type: ignore[misc]
         self.calibrator_: Calibrator = Calibrator()
         self.conformal_: ConformalSets | None = None
 
-    def _calibrate(self, truth: NDArray[Any], predicted: NDArray[Any], table: EventTable) -> None:
+    def _calibrate(self, truth: NDArray[Any], predicted: NDArray[Any], source: BatchSource) -> None:
         """Fit the calibration on half of the validation samples and the sets on the other half.
 
         Sets that were fitted on the samples that calibrated the probabilities would contain the truth too rarely.
         """
         first = second = np.arange(len(truth))
         if self.calibrate != "none":
-            first, second = calibration_halves(truth, table, int(self.seed))
+            first, second = calibration_halves(truth, source.table, int(self.seed))
         self.calibrator_ = Calibrator.fit(self.calibrate, truth[first], predicted[first])
         if len(second):
             self.conformal_ = ConformalSets.fit(truth[second], self.calibrator_(predicted[second]))

@@ -38,6 +38,10 @@ class Readings:
         columns = {"value": self.value, "low": self.low, "high": self.high}
         return self.queries.frame().with_columns(**{name: pl.Series(column) for name, column in columns.items()})
 
+    def with_dates(self) -> Readings:
+        """The same with date times, where the table was built from date times."""
+        return replace(self, queries=self.queries.with_dates())
+
     def write(self, path: str | os.PathLike[str]) -> Path:
         """Write a Parquet or CSV file, by its suffix."""
         target = require_suffix(path)

@@ -115,7 +115,7 @@ def replaceable_files(folder: Path, beside: Collection[str] = ()) -> set[str]:
         written = read_info(folder)
     except DataError:
         return set()
-    return set() if written is None else {"table.json", "conversion.json", *FILES, *beside}
+    return set() if written is None else {"table.json", "conversion.json", "sensors.parquet", *FILES, *beside}
 
 
 def write_table(
