@@ -5,7 +5,7 @@ LOWEST := .venv-lowest/bin
 # Networks as small as those of the tests gain nothing from a second thread, and two processes share the cores.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
-.PHONY: demo test quick lint unit test-cpus test-lowest benchmark clean
+.PHONY: demo test quick lint unit test-cpus test-lowest fuzz benchmark clean
 
 demo: .venv/installed
 	rm -rf demo
@@ -34,6 +34,11 @@ test-cpus: .venv/installed-test .venv/browser
 # are not errors here.
 test-lowest: .venv-lowest/installed
 	OMP_NUM_THREADS=1 $(LOWEST)/pytest -n 2 -m "not slow" -W default
+
+# Hostile inputs for every entry point, for so long; prints a table (docs/reliability.md).
+MINUTES ?= 60
+fuzz: .venv/installed-test
+	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/run.py --minutes $(MINUTES)
 
 benchmark: .venv/installed-test
 	OMP_NUM_THREADS=2 $(BIN)/python benchmarks/speed.py

@@ -29,9 +29,10 @@ def measure(readings: int, sensors: int, queries: int) -> dict[str, float]:
     import numpy as np
     import torch
 
+    from raindrop.batch.gap_windows import GapWindows
     from raindrop.batch.gaps import Gaps, typical_intervals
     from raindrop.batch.scaling import Scaler
-    from raindrop.batch.windows import GapWindows, QueryWindows, Windows
+    from raindrop.batch.windows import QueryWindows, Windows
     from raindrop.models.base import DataSpec
     from raindrop.models.raindrop.queries import QueryConfig, RaindropQueries
     from raindrop.table.event_table import EventTable

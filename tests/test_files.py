@@ -1,6 +1,7 @@
 """Atomic writes: the old content or the new one, never half of it, and no leftovers."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -72,7 +73,8 @@ def test_an_exception_leaves_no_partial_folder(tmp_path, overwrite):
     if overwrite:
         (tmp_path / "run").mkdir()
         fill(tmp_path / "run", "old")
-    with suppress(ZeroDivisionError), atomic_folder(tmp_path / "run", overwrite=overwrite) as partial:
+    own = ("content", "deeper") if overwrite else None
+    with suppress(ZeroDivisionError), atomic_folder(tmp_path / "run", overwrite=own) as partial:
         fill(partial, "half")
         raise ZeroDivisionError
     assert file_names(tmp_path) == (["run"] if overwrite else [])
@@ -88,7 +90,7 @@ def test_an_existing_folder_is_refused_before_any_work(tmp_path):
     with pytest.raises(OutputExistsError, match="this file exists already"):
         refuse_to_overwrite(tmp_path / "content")
     with pytest.raises(OutputExistsError, match="this is a file; give the name of a folder"):
-        atomic_folder(tmp_path / "content", overwrite=True).__enter__()
+        atomic_folder(tmp_path / "content", overwrite=()).__enter__()
     assert file_names(tmp_path) == ["content", "deeper"]
 
 
@@ -101,22 +103,87 @@ def test_an_empty_folder_may_be_written_to(tmp_path):
 
 
 @pytest.mark.parametrize("atomically", [True, False])
-def test_overwrite_replaces_the_whole_old_folder(tmp_path, monkeypatch, atomically):
+def test_overwrite_replaces_the_named_files_of_the_old_folder(tmp_path, monkeypatch, atomically):
     if not atomically:
         monkeypatch.setattr(raindrop.files.ctypes, "CDLL", lambda _: None)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "gone").touch()
-    with atomic_folder(tmp_path / "run", overwrite=True) as partial:
+    with atomic_folder(tmp_path / "run", overwrite=("gone",)) as partial:
         fill(partial, "new")
     assert file_names(tmp_path) == ["run"]
     assert file_names(tmp_path / "run") == ["content", "deeper"]
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "deeper/notes.txt", "folder/", "link"])
+@pytest.mark.parametrize("late", [False, True], ids=["before", "while it is written"])
+def test_a_folder_with_other_files_is_never_replaced(tmp_path, name, late):
+    (tmp_path / "run").mkdir()
+    fill(tmp_path / "run", "old")
+    other = tmp_path / "run" / name
+
+    def put():
+        if name == "link":
+            other.symlink_to(tmp_path)
+        elif name.endswith("/"):
+            other.mkdir()
+        else:
+            other.write_text("mine")
+
+    if not late:
+        put()
+
+    def replace():
+        with atomic_folder(tmp_path / "run", overwrite=("content", "deeper/content")) as partial:
+            fill(partial, "new")
+            put()
+
+    with pytest.raises(OutputExistsError, match=rf"1 of \d files and folders .* \(first: '{name.rstrip('/')}'\)"):
+        replace()
+    assert os.path.lexists(other)
+    assert (tmp_path / "run" / "content").read_text() == "old"
+    assert file_names(tmp_path) == ["run"]
+
+
+def test_files_and_folders_are_on_the_disk_before_they_have_their_name(tmp_path, monkeypatch):
+    done = []
+
+    def record(name):
+        original = getattr(os, name)
+
+        def recorded(*arguments):
+            place = os.readlink(f"/proc/self/fd/{arguments[0]}") if name == "fsync" else os.fspath(arguments[1])
+            done.append((name, os.path.relpath(place, tmp_path).split(".partial-")[0]))
+            return original(*arguments)
+
+        monkeypatch.setattr(os, name, recorded)
+
+    for name in ("fsync", "replace", "rename"):
+        record(name)
+    write_text(tmp_path / "a.txt", "text")
+    assert done == [("fsync", ".a.txt"), ("replace", "a.txt"), ("fsync", ".")]
+    done.clear()
+    with atomic_folder(tmp_path / "run") as partial:
+        fill(partial, "new")
+    assert done[-2:] == [("rename", "run"), ("fsync", ".")]
+    assert sorted(done[:-2]) == [("fsync", ".run")] * 3  # the file, the folder in it, the folder itself
+
+
+def test_the_longest_name_that_a_folder_can_hold_can_be_written(tmp_path):
+    for name in ("x" * 255, "ü" * 127):
+        write_text(tmp_path / name, "whole")
+        assert (tmp_path / name).read_text() == "whole"
+        (tmp_path / name).unlink()
+        with atomic_folder(tmp_path / name) as partial:
+            fill(partial, "whole")
+        assert file_names(tmp_path) == [name]
+        shutil.rmtree(tmp_path / name)
 
 
 def test_overwrite_through_a_link_replaces_its_target(tmp_path):
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "first").mkdir()
     (tmp_path / "latest").symlink_to(tmp_path / "runs" / "first")
-    with atomic_folder(tmp_path / "latest", overwrite=True) as partial:
+    with atomic_folder(tmp_path / "latest", overwrite=()) as partial:
         fill(partial, "new")
     assert (tmp_path / "latest").is_symlink()
     assert (tmp_path / "runs" / "first" / "content").read_text() == "new"
@@ -141,7 +208,7 @@ if kind == "file":
         print("inside", flush=True)
         time.sleep(60)
 else:
-    with atomic_folder(path, overwrite=True) as partial:
+    with atomic_folder(path, overwrite=("content", "deeper")) as partial:
         (partial / "content").write_text("half")
         print("inside", flush=True)
         time.sleep(60)
@@ -169,7 +236,7 @@ from pathlib import Path
 from raindrop.files import atomic_folder
 path, round_number = Path(sys.argv[1]), 0
 while True:
-    with atomic_folder(path, overwrite=True) as partial:
+    with atomic_folder(path, overwrite=("a", "b")) as partial:
         for name in ("a", "b"):
             (partial / name).write_text(str(round_number))
     round_number += 1

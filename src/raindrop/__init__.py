@@ -8,13 +8,16 @@ from raindrop.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from raindrop.estimators import Classifier, Forecaster, Imputer, MultiLabelClassifier, Regressor, load
+    from raindrop.estimators.auto import auto
     from raindrop.graphs import InformedGraph, SensorGraph, SensorGraphs, sensor_graph
     from raindrop.table import EventTable, Readings, grid
     from raindrop.tasks.predictions import Predictions
+    from raindrop.tasks.threshold import CostRatio, Sensitivity
 
 __all__ = [
     "Classifier",
     "ConfigError",
+    "CostRatio",
     "DataError",
     "EventTable",
     "Forecaster",
@@ -28,9 +31,11 @@ __all__ = [
     "RaindropWarning",
     "Readings",
     "Regressor",
+    "Sensitivity",
     "SensorGraph",
     "SensorGraphs",
     "__version__",
+    "auto",
     "grid",
     "load",
     "sensor_graph",
@@ -38,7 +43,9 @@ __all__ = [
 
 # Imported when first asked for: torch takes seconds, and a table or `raindrop --help` does not need it.
 _MODULES = {
+    "auto": "raindrop.estimators.auto",
     "Classifier": "raindrop.estimators",
+    "CostRatio": "raindrop.tasks.threshold",
     "EventTable": "raindrop.table",
     "Forecaster": "raindrop.estimators",
     "Imputer": "raindrop.estimators",
@@ -49,6 +56,7 @@ _MODULES = {
     "Regressor": "raindrop.estimators",
     "SensorGraph": "raindrop.graphs",
     "SensorGraphs": "raindrop.graphs",
+    "Sensitivity": "raindrop.tasks.threshold",
     "grid": "raindrop.table",
     "load": "raindrop.estimators",
     "sensor_graph": "raindrop.graphs",

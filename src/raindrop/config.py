@@ -8,13 +8,15 @@ import os
 import textwrap
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
+from types import NoneType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from raindrop.errors import ConfigError, suggest
+from raindrop.ranges import Range, ranges_of
 
 T = TypeVar("T")
 
@@ -36,7 +38,7 @@ def make(kind: type[T], *layers: Mapping[str, Any], where: str = "") -> T:
             if group in groups:
                 groups[group].append({name: value} if dot else _require_mapping(value, where + group))
             elif key not in names:
-                raise ConfigError(f"Unknown setting '{where}{key}': {suggest(str(key), names)}")
+                raise ConfigError(f"Unknown setting '{where}{key}': {suggest(str(key), setting_names(kind))}")
             else:
                 values[key] = value
     for group, group_layers in groups.items():
@@ -107,7 +109,7 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise ConfigError(f"{path}: there is no such settings file.") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}).") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: not a valid TOML file ({error}).") from None
 
 
@@ -144,3 +146,58 @@ def describe(kind: type) -> dict[str, str]:
         ):
             help_texts[statement.target.id] = inspect.cleandoc(str(below.value.value))
     return help_texts
+
+
+def setting_names(kind: type, prefix: str = "") -> list[str]:
+    """Every setting of a config dataclass, those of groups as 'group.name'."""
+    hints = get_type_hints(kind)
+    names: list[str] = []
+    for field in fields(kind):
+        hint = hints[field.name]
+        inner = setting_names(hint, f"{prefix}{field.name}.") if is_dataclass(hint) else [prefix + field.name]  # type: ignore[arg-type]
+        names += inner
+    return names
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of a config dataclass, for people."""
+
+    name: str
+    default: Any
+    value: Any
+    """In the config that was described."""
+    allowed: str
+    help: str
+
+
+def list_settings(config: Any, prefix: str = "") -> list[Setting]:
+    """Every setting of `config`, groups included, with its default, its value, what it may be, and its help text."""
+    kind = type(config)
+    hints, texts, default, ranges = get_type_hints(kind), describe(kind), kind(), ranges_of(kind)  # type: ignore[arg-type]
+    settings: list[Setting] = []
+    for field in fields(kind):
+        value, hint = getattr(config, field.name), hints[field.name]
+        if is_dataclass(hint):
+            settings += list_settings(value, f"{prefix}{field.name}.")
+            continue
+        allowed = _allowed(hint, ranges.get(field.name))
+        settings.append(Setting(prefix + field.name, getattr(default, field.name), value, allowed, texts[field.name]))
+    return settings
+
+
+def _allowed(hint: Any, within: Range | None) -> str:
+    """What a setting of this type may be, in words."""
+    kinds = [part for part in get_args(hint) if part is not NoneType] if NoneType in get_args(hint) else [hint]
+    choices = _literal_choices(hint)
+    if choices:
+        words = " | ".join(map(str, choices))
+    elif within is not None:
+        words = str(within)
+    elif bool in kinds:
+        words = "true | false"
+    elif float in kinds or int in kinds:
+        words = "number" if float in kinds else "whole number"
+    else:
+        words = "text" if str in kinds else "list"
+    return f"{words} | none" if NoneType in get_args(hint) else words

@@ -11,14 +11,18 @@ RaindropError
 
 RaindropWarning        something the user should know, though the work continues
 
-The command line prints only their message. Any other exception is a bug and keeps its traceback.
+The command line prints only their message. `describe_failure` turns failures of the system (a full disk, an unreadable
+file, too little memory) and of file readers into a sentence. Any other exception is a bug and keeps its traceback.
 """
 
 from __future__ import annotations
 
 import difflib
+import errno
+import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, get_args
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # characters that act on a terminal, line breaks included
@@ -93,3 +97,65 @@ def format_count(count: int, total: int, noun: str) -> str:
 def printable(text: str) -> str:
     """The text with control characters other than line breaks written out, such as \\x1b: they act on a terminal."""
     return CONTROL.sub(lambda found: found[0] if found[0] == "\n" else f"\\x{ord(found[0]):02x}", text)
+
+
+# ---------------------------------------------------------------- failures of the system and of file readers
+
+ADVICE = {
+    errno.ENOSPC: "Free some space, or write to another disk.",
+    errno.EDQUOT: "Free some space, or write to another disk.",
+    errno.EACCES: "Change its permissions, or choose another place.",
+    errno.EPERM: "Change its permissions, or choose another place.",
+    errno.EROFS: "Choose a place that can be written to.",
+    errno.ENAMETOOLONG: "Choose a shorter name.",
+    errno.EMFILE: "Raise the limit of open files (ulimit -n).",
+}
+
+
+def describe_failure(error: BaseException) -> str | None:
+    """A sentence for a failure of the system or of a file reader; None for any other exception, which is a bug."""
+    if isinstance(error, OSError):
+        place = next((os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, (str, bytes))
+                      or hasattr(name, "__fspath__")), "")  # fmt: skip
+        reason = error.strerror or first_line(error)
+        advice = ADVICE.get(error.errno or 0, "")
+        return f"{place}: {reason}. {advice}".removeprefix(": ").strip()
+    without_memory = ("can't allocate memory", "not enough memory", "out of memory")  # torch's words, a RuntimeError
+    if isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(words in str(error) for words in without_memory)
+    ):
+        return "There is not enough memory. Use fewer samples or sensors, a smaller model, or a larger machine."
+    if isinstance(error, RecursionError):
+        return "A file or an argument is nested too deeply to be read. Export or copy it again."
+    if is_reader_failure(error):
+        return f"A file cannot be read or written: {first_line(error)}. Is it damaged, or the disk full?"
+    return None
+
+
+def is_reader_failure(error: BaseException) -> bool:
+    """Whether polars or safetensors raised it; polars panics on some damaged files (not a subclass of Exception)."""
+    kind = type(error)
+    return kind.__name__ in ("PanicException", "SafetensorError") or kind.__module__.partition(".")[0] == "polars"
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message without a final full stop, or its type where it has none."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+
+
+@contextmanager
+def reading(path: str | os.PathLike[str], what: str) -> Iterator[None]:
+    """Turn whatever a damaged or unreadable file makes its reader raise into a DataError; `what` says what it holds."""
+    try:
+        yield
+    except RaindropError:
+        raise
+    except BaseException as error:
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            raise
+        if isinstance(error, FileNotFoundError):
+            raise DataError(f"{path}: there is no such file. It holds {what}.") from None
+        raise DataError(
+            f"{path}: cannot be read ({first_line(error)}); it is damaged, or of another kind.\n"
+            f"It should hold {what}. Export or copy it again."
+        ) from None

@@ -1,8 +1,12 @@
-"""Atomic writes: after a kill at any moment a file or folder has its old content or its new one, never half of it."""
+"""Atomic writes: after a kill at any moment a file or folder has its old content or its new one, never half of it.
+
+What has its name is on the disk: files and folders are synchronised before they are renamed, and the rename after it.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import glob
 import hashlib
 import json
@@ -10,13 +14,21 @@ import math
 import os
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from raindrop.errors import OutputExistsError, RaindropError
+from raindrop.errors import OutputExistsError, RaindropError, format_count
 
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks
+    fcntl = None  # type: ignore[assignment]
+
+HAS_LOCKS = fcntl is not None
+LONG_NAME = 128  # bytes; the temporary name of a longer one is made of its hash, as a name has at most 255
+MAX_JSON_BYTES = 256 << 20
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # constants of renameat2(2)
 
 
@@ -24,20 +36,64 @@ AT_FDCWD, RENAME_EXCHANGE = -100, 2  # constants of renameat2(2)
 def run_folder(path: Path) -> Iterator[None]:
     """Create a folder to work in, or use an existing one; partial files that a killed process left in it are deleted.
 
-    If the block fails before anything was written, the folder is removed again.
+    Only one process can have it: the others are refused until it is released, which the system does when the process
+    ends in whatever way. If the block fails before anything was written, the folder is removed again.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RaindropError(f"{path}: the folder cannot be created ({error.strerror}).") from None
-    for partial in path.glob(".*.partial-*"):
-        partial.unlink(missing_ok=True)
-    try:
+    with _locked_folder(path):
+        for partial in path.glob(".*.partial-*"):
+            partial.unlink(missing_ok=True)
+        try:
+            yield
+        except BaseException:
+            with suppress(OSError):
+                path.rmdir()  # succeeds only if it is empty
+            raise
+
+
+@contextmanager
+def _locked_folder(path: Path) -> Iterator[None]:
+    """Have a folder alone, without leaving a file in it."""
+    if fcntl is None:
         yield
-    except BaseException:
-        with suppress(OSError):
-            path.rmdir()  # succeeds only if it is empty
-        raise
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        if not try_lock(descriptor):
+            raise RaindropError(
+                f"{path}: another process is writing a run there. Wait until it has finished, or choose another folder."
+            )
+        yield
+    except NoLocksError as error:
+        raise RaindropError(
+            f"{path}: the file system has no locks ({error}), so two runs could be written into one folder. "
+            "Write the run to a local disk and copy it."
+        ) from None
+    finally:
+        os.close(descriptor)
+
+
+class NoLocksError(OSError):
+    """The file system cannot lock files."""
+
+
+def try_lock(file: int | IO[Any], *, shared: bool = False) -> bool:
+    """Lock an open file until it is closed; False where another process has it locked.
+
+    The system releases the lock when the process ends. Where there are no such locks (Windows) it is always True.
+    """
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise NoLocksError(error.errno, error.strerror) from None
+    return True
 
 
 def refuse_to_overwrite(path: Path) -> None:
@@ -61,33 +117,71 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         default_mode = partial.stat().st_mode
         yield partial
         os.chmod(partial, default_mode)  # some writers create files that only their owner can read
-        with open(partial, "rb+") as file:
-            os.fsync(file.fileno())
+        _synchronise(partial)
         os.replace(partial, path)
+        _synchronise(path.parent)
     finally:
         partial.unlink(missing_ok=True)
 
 
 @contextmanager
-def atomic_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator[Path]:
-    """Yield a temporary folder next to `path`; it is renamed to `path` only if the block succeeds."""
+def atomic_folder(path: str | os.PathLike[str], *, overwrite: Collection[str] | None = None) -> Iterator[Path]:
+    """Yield a temporary folder next to `path`; it is renamed to `path` only if the block succeeds.
+
+    overwrite: the files (paths relative to the folder) of an existing folder that may be replaced; if it has any other
+    it is refused, so that nothing is ever removed that is not named here. None refuses every folder that is not empty.
+    """
     path = Path(path)
     if path.is_file():
         raise OutputExistsError(f"{path}: this is a file; give the name of a folder, or remove it first.")
-    if not overwrite:
+    if overwrite is None:
         refuse_to_overwrite(path)
+    _refuse_other_files(path, overwrite or ())
     path = Path(os.path.realpath(path))  # replace the target of a link, not the link
     partial = _temporary_path(path)
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
     try:
         yield partial
+        for folder, _, names in os.walk(partial, topdown=False):
+            for name in names:
+                _synchronise(Path(folder, name))
+            _synchronise(Path(folder))
         if path.exists():
+            _refuse_other_files(path, overwrite or ())  # one may have come while the new folder was written
             _swap_folders(partial, path)
         else:
             os.rename(partial, path)
+        _synchronise(path.parent)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _refuse_other_files(folder: Path, known: Collection[str]) -> None:
+    """Raise if there is anything in a folder but the files `known` (by their relative paths) and their folders."""
+    known_folders = {str(parent) for name in known for parent in Path(name).parents}
+    found = sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+    other = [name for name in found if name not in known and name not in known_folders]
+    if other:
+        raise OutputExistsError(
+            f"{folder}: {format_count(len(other), len(found), 'files and folders')} in it were not written with the "
+            f"content to be replaced (first: '{other[0]}'), and replacing it would remove them.\n"
+            "Move them elsewhere, or choose another name."
+        )
+
+
+def _synchronise(path: Path) -> None:
+    """Wait until a file's content, or a folder's list of names, is on the disk."""
+    if path.is_dir() and os.name != "posix":  # Windows cannot open a folder, and keeps its names by itself
+        return
+    descriptor = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems cannot
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def _temporary_path(path: Path) -> Path:
@@ -98,7 +192,10 @@ def _temporary_path(path: Path) -> Path:
         raise RaindropError(f"{path}: its folder {path.parent} cannot be created ({error.strerror}).") from None
     if not os.access(path.parent, os.W_OK):
         raise RaindropError(f"{path}: there is no permission to write in {path.parent}.")
-    prefix = f".{path.name}.partial-{socket.gethostname()}-"  # files of other machines are left alone
+    name = path.name
+    if len(os.fsencode(name)) > LONG_NAME:
+        name = hashlib.blake2b(os.fsencode(name), digest_size=16).hexdigest()
+    prefix = f".{name}.partial-{socket.gethostname()}-"  # files of other machines are left alone
     for leftover in path.parent.glob(f"{glob.escape(prefix)}*"):
         if not _may_be_running(leftover.name.removeprefix(prefix)):
             shutil.rmtree(leftover, ignore_errors=True) if leftover.is_dir() else leftover.unlink(missing_ok=True)
@@ -154,6 +251,16 @@ def _without_nan(content: Any) -> Any:
 def write_json(path: str | os.PathLike[str], content: Any) -> None:
     """Write a JSON file atomically."""
     write_text(path, to_json(content, indent=1) + "\n")
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """The content of a JSON file; a ValueError where it is damaged, too large to be ours, or nested without end."""
+    if os.path.getsize(path) > MAX_JSON_BYTES:
+        raise ValueError(f"it is larger than {MAX_JSON_BYTES >> 20} MiB")
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def file_checksum(path: str | os.PathLike[str]) -> str:

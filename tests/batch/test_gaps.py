@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -140,6 +141,18 @@ def test_single_readings_blocks_and_whole_sensors_are_hidden():
     assert counts[4:20].sum() > 50
     assert counts[30] > 10
     assert (~hidden.reshape(200, -1)).any(1).mean() > 0.95  # hardly a window is hidden altogether
+
+
+def test_sensors_that_may_not_be_silent_are_never_hidden_whole():
+    table = hourly(samples=200, sensors=4)
+    gaps = Gaps.learn(table, typical_intervals(table))
+    chosen = np.array([True, False, True, True])
+    columns = readings(table)
+    hidden, _ = replace(gaps, may_be_silent=chosen).draw(
+        np.random.default_rng(0), *columns, np.ones(table.num_readings, dtype=bool), 200
+    )
+    whole = hidden.reshape(200, 30, 4).all(1).sum(0)
+    assert whole[1] < 3 < whole[[0, 2, 3]].min()  # a block or two may happen to be as long
 
 
 def test_outages_of_the_data_are_repeated_in_the_same_sensors():

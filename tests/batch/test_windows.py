@@ -8,10 +8,11 @@ import torch
 from closeness import ONE_SUM, tolerance
 
 from raindrop.batch.batch import Batch
+from raindrop.batch.gap_windows import GapWindows, HeldOutWindows
 from raindrop.batch.gaps import Gaps, typical_intervals
 from raindrop.batch.nearby import SCALES, Series
 from raindrop.batch.scaling import Scaler
-from raindrop.batch.windows import LENGTH, MARGIN, GapWindows, HeldOutWindows, QueryWindows, Windows
+from raindrop.batch.windows import LENGTH, MARGIN, QueryWindows, Windows
 from raindrop.table.event_table import EventTable
 
 INTERVAL = 1.0
@@ -238,10 +239,10 @@ def test_hidden_readings_are_drawn_anew_by_the_seed_of_the_step(training):
 
 
 def test_a_batch_asks_for_a_bounded_number_of_readings(training, monkeypatch):
-    monkeypatch.setattr("raindrop.batch.windows.MIN_QUERIES", 7)
-    monkeypatch.setattr("raindrop.batch.windows.MAX_PAIRS", 8 * 2)
+    monkeypatch.setattr("raindrop.batch.gap_windows.MIN_QUERIES", 7)
+    monkeypatch.setattr("raindrop.batch.gap_windows.MAX_PAIRS", 8 * 2)
     assert len(training.batch(np.arange(10), rng=np.random.default_rng(1)).queries) == 8  # of two sensors each
-    monkeypatch.setattr("raindrop.batch.windows.MAX_PAIRS", 1)
+    monkeypatch.setattr("raindrop.batch.gap_windows.MAX_PAIRS", 1)
     assert len(training.batch(np.arange(10), rng=np.random.default_rng(1)).queries) == 7
 
 

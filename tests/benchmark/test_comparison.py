@@ -119,6 +119,9 @@ def test_a_difference_without_a_test_is_neither_a_win_nor_a_tie(tmp_path):
     assert verdicts_of(tmp_path, Net=NET, Trees=TREES, ratios={}) == [
         "all sensors, AUROC: the trees are 2.0 ahead of Net, the best network (3 common splits, no test)."
     ]
+    assert verdicts_of(tmp_path, Net={1: 0.8}, Trees={1: 0.8}) == [
+        "all sensors, AUROC: the trees and Net, the best network, are level (1 common split, no test)."
+    ]
     assert verdicts_of(tmp_path, Net=NET) == []
     assert verdicts_of(tmp_path) == []
 

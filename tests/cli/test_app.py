@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from learnable import easy_table, words
 
 from raindrop import EventTable, load
 from raindrop.cli.app import main
+from raindrop.datasets.conversion import concatenate
 from raindrop.estimators import ESTIMATORS
 
 TRAIN = ("--preset", "paper", "--set", *words(train__epochs=2))
@@ -110,8 +112,10 @@ def test_evaluate_stays_away_from_training_samples_and_agrees_with_the_library(
     assert {name: held["results"][0][name] for name in expected} == pytest.approx(expected, abs=tolerance())
     assert held["results"][0] != held["results"][2] | {"hidden": 0.0}
     title = load(run).task_.title
-    for name, value in expected.items():  # no metric is cut off
-        assert any(title(name) in line and f"{value:.4f}" in line for line in shown.splitlines()), name
+    for name, value in expected.items():  # no metric is cut off; those of a class are in a table of their own
+        _, of_class, row = name.partition("/")
+        wanted = (f"│ {row} ", f"{value:.3f}") if of_class else (title(name), f"{value:.4f}")
+        assert any(all(text in line for text in wanted) for line in shown.splitlines()), name
 
 
 @pytest.mark.parametrize(("part", "samples"), [("all", 60), ("train", 48), ("val", 6), ("test", 6)])
@@ -132,12 +136,68 @@ def test_other_samples_than_those_of_the_run_are_evaluated_whole(ask: Ask, run: 
     assert "leaving out" not in shown
 
 
-def test_new_samples_are_evaluated_beside_the_test_samples_of_the_run(ask: Ask, run: Path, tmp_path: Path) -> None:
-    easy_table(80, classes=("ill", "well"), statics=("age", "ward")).write(tmp_path / "more")
+def test_new_samples_are_evaluated_beside_the_test_samples_of_the_run(
+    ask: Ask, data: Path, run: Path, tmp_path: Path
+) -> None:
+    new = easy_table(20, classes=("ill", "well"), prefix="new", statics=("age", "ward"), seed=3)
+    concatenate([EventTable.read(data), new]).write(tmp_path / "more")
     code, shown, _ = ask("evaluate", run, tmp_path / "more")
     assert code == 0
     assert "leaving out 54 samples" in shown
     assert "26 samples, label label" in shown
+
+
+def test_other_samples_with_the_same_ids_are_not_taken_for_those_of_the_run(
+    ask: Ask, run: Path, tmp_path: Path
+) -> None:
+    easy_table(60, classes=("ill", "well"), statics=("age", "ward"), seed=9).write(tmp_path / "another")
+    code, shown, _ = ask("evaluate", run, tmp_path / "another")
+    assert code == 0
+    assert "note: 60 samples have the id of one of the run's, but none has its readings; they count as other" in shown
+    assert "60 samples, label label" in shown
+
+
+def test_training_samples_are_recognised_under_other_ids(ask: Ask, data: Path, run: Path, tmp_path: Path) -> None:
+    table = EventTable.read(data)
+    renamed = replace(table, samples=table.samples.with_columns(sample="renamed " + pl.col("sample")))
+    renamed.write(tmp_path / "renamed")
+    code, shown, _ = ask("evaluate", run, tmp_path / "renamed")
+    assert code == 0
+    assert "note: 60 samples have the readings of one of the run's under another id; they count as it" in shown
+    assert "leaving out 54 samples" in shown
+
+
+def test_a_run_without_its_split_or_with_another_one_scores_no_training_samples(
+    ask: Ask, data: Path, run: Path, tmp_path: Path
+) -> None:
+    copy = shutil.copytree(run, tmp_path / "run")
+    swap = pl.col("part").replace({"train": "test", "test": "train"})
+    pl.read_parquet(copy / "split.parquet").with_columns(swap).write_parquet(copy / "split.parquet")
+    code, shown, errors = ask("evaluate", copy, data)
+    assert (code, shown) == (1, "")
+    assert "split.parquet: not the split that the model was saved with; damaged or exchanged" in errors
+    (copy / "split.parquet").unlink()
+    for asked in (("evaluate", copy, data), ("predict", copy, data, "--out", tmp_path / "p.csv", "--part", "test")):
+        code, shown, errors = ask(*asked)
+        assert (code, shown) == (1, "")
+        assert "split.parquet: missing. It lists the samples that the model was trained on" in errors
+        assert "use --part all if no sample of this table was used for training" in errors
+    code, shown, _ = ask("evaluate", copy, data, "--part", "all")
+    assert code == 0
+    assert "60 samples, label label" in shown
+    assert ask("predict", copy, data, "--out", tmp_path / "p.csv")[0] == 0  # a model is used without its split
+
+
+def test_every_damage_to_the_split_of_a_run_is_one_sentence(ask: Ask, data: Path, run: Path, tmp_path: Path) -> None:
+    copy, rng = shutil.copytree(run, tmp_path / "run"), np.random.default_rng(0)
+    content = (copy / "split.parquet").read_bytes()
+    for how in ("cut", "flip") * 10:
+        at = int(rng.integers(len(content)))
+        rest = b"" if how == "cut" else bytes([content[at] ^ 1]) + content[at + 1 :]
+        (copy / "split.parquet").write_bytes(content[:at] + rest)
+        code, shown, errors = ask("evaluate", copy, data)
+        assert (code, shown) == (1, "")
+        assert "not the split that the model was saved with" in errors
 
 
 @pytest.mark.parametrize("name", ["p.parquet", "p.csv"])
@@ -229,7 +289,7 @@ def test_a_run_on_all_samples_has_no_test_part(ask: Ask, data: Path, tmp_path: P
     assert ask("train", data, "--out", tmp_path / "run", "--split", "none", *TRAIN)[0] == 0
     code, _, errors = ask("evaluate", tmp_path / "run", data)
     assert code == 1
-    assert "none of the table's samples is in part 'test' of its split. Use --part all." in errors
+    assert "none of the table's 60 samples was left out of training. Use --part all to take them all." in errors
     assert ask("evaluate", tmp_path / "run", data, "--part", "all")[0] == 0
 
 
@@ -281,7 +341,10 @@ MISTAKES = {
     "unknown group": ("train DATA --out OUT --set epochs=2", "settings start with 'model.' or 'train.'"),
     "setting without a value": ("train DATA --out OUT --set train.epochs", "not of the form NAME=VALUE"),
     "setting of another type": ("train DATA --out OUT --set train.epochs=x", "Setting 'train.epochs': expected `int`"),
-    "impossible setting": ("train DATA --out OUT --set train.epochs=0", "train.epochs must be at least 1, not 0"),
+    "impossible setting": (
+        "train DATA --out OUT --set train.epochs=0",
+        "train.epochs must be at least 1 and at most 10,000,000",
+    ),
     "impossible seed": ("train DATA --out OUT --seed -1", "a seed is a whole number, 0 or above"),
     "unknown label": ("train DATA --out OUT --label lable", "there is no column 'lable'"),
     "unknown split": ("train DATA --out OUT --split rndom", "--split is 'random', 'none' or FILE:1"),
@@ -289,7 +352,7 @@ MISTAKES = {
     "output below a file": ("train DATA --out DATA/table.json/run", "the folder cannot be created"),
     "output exists": ("train DATA --out DATA", "this folder exists already"),
     "loss not finite": (
-        "train DATA --out OUT --set train.learning_rate=3e37 train.max_grad_norm=0.0",
+        "train DATA --out OUT --set train.learning_rate=1e12 train.max_grad_norm=0.0",
         "Lower train.learning_rate",
     ),
     "no run": ("evaluate nowhere DATA", "nowhere: there is no model.json"),
@@ -319,6 +382,12 @@ MISTAKES = {
 }
 
 
+NOT_UNDERSTOOD = [
+    MISTAKES[name][1]
+    for name in ("unknown command", "unknown flag", "flag without its word", "a word that is no number", "no output")
+] + ['Did you mean "test"?', "platt"]
+
+
 @pytest.mark.parametrize(("asked", "message"), MISTAKES.values(), ids=MISTAKES.keys())
 def test_a_mistake_is_one_message_and_leaves_nothing(
     asked: str, message: str, ask: Ask, data: Path, run: Path, tmp_path: Path
@@ -327,7 +396,7 @@ def test_a_mistake_is_one_message_and_leaves_nothing(
     places = {"DATA": str(data), "RUN": str(run), "OUT": str(tmp_path / "out")}
     given = [word.replace(name, place) for word in asked.split() for name, place in [_place(word, places)]]
     code, _, errors = ask(*given)
-    assert code == 1
+    assert code == (2 if message in NOT_UNDERSTOOD else 1)
     assert errors.startswith("error: ")
     assert message in errors
     assert "Traceback" not in errors

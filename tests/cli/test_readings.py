@@ -113,6 +113,28 @@ def test_queries_come_from_a_grid_or_a_file(ask: Ask, data: Path, imputer: Path,
     assert (narrow["high"] - narrow["low"]).mean() < (on_grid["high"] - on_grid["low"]).mean()
 
 
+def test_a_table_of_dates_is_asked_and_answered_in_dates(ask: Ask, data: Path, imputer: Path, tmp_path: Path) -> None:
+    table = EventTable.read(data)
+    start = pl.datetime_range(pl.datetime(2024, 3, 1), pl.datetime(2024, 3, 1), eager=True)[0]
+    dated = replace(table, samples=table.samples.with_columns(time_zero=pl.lit(start)))
+    dated.write(tmp_path / "dated")
+    words = ("--every", 6, "--part", "test", "--readings")
+    assert ask("impute", "apply", imputer, tmp_path / "dated", *words, tmp_path / "dates.csv")[0] == 0
+    assert ask("impute", "apply", imputer, data, *words, tmp_path / "numbers.csv")[0] == 0
+    dates, numbers = (pl.read_csv(tmp_path / f"{name}.csv", try_parse_dates=True) for name in ("dates", "numbers"))
+    hours = (dates["time"] - start).dt.total_microseconds() / 3.6e9
+    assert np.abs(hours.to_numpy() - numbers["time"].to_numpy()).max() < 1e-9
+    assert dates["value"].equals(numbers["value"])
+    dates.select("sample", "time", "sensor").write_csv(tmp_path / "asked.csv")
+    asked = ("--queries", tmp_path / "asked.csv", "--part", "test", "--readings", tmp_path / "again.csv")
+    assert ask("impute", "apply", imputer, tmp_path / "dated", *asked)[0] == 0
+    assert (
+        pl.read_csv(tmp_path / "again.csv", try_parse_dates=True)
+        .drop("value", "low", "high")
+        .equals(dates.select("sample", "time", "sensor"))
+    )
+
+
 def test_forecasts_run_from_the_cutoff_to_the_horizon(ask: Ask, data: Path, forecaster: Path, tmp_path: Path) -> None:
     table = EventTable.read(data)
     for name, words, cutoff in (

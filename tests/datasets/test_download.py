@@ -8,7 +8,7 @@ import json
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ from file_server import FileServer, Handler, corrupted, cut_at, delayed, status
 
 from raindrop.datasets import DATASETS
 from raindrop.datasets.download import Fetcher, announcement, download
-from raindrop.datasets.publishers import Listing, Publication, Remote
+from raindrop.datasets.publishers import Listing, Publication, Remote, entries_checksum
 from raindrop.errors import DataError
 
 CONTENT = np.random.default_rng(0).bytes(1_500_000)
@@ -213,7 +213,7 @@ def publication(server: FileServer) -> Publication:
     records = {f"training/set{s}/p{n:06d}.psv": f"record {s} {n}".encode() for s in "AB" for n in range(20)}
     server.files |= {f"files/{path}": content for path, content in records.items()}
     sums = [f"{hashlib.sha256(content).hexdigest()} {path}" for path, content in records.items()]
-    sums += [f"{SHA} LICENSE.txt", f"{SHA} training/../../outside.psv"]
+    sums += [f"{SHA} LICENSE.txt", f"{SHA} ../outside.psv"]  # not below the prefix
     server.files["files/SHA256SUMS.txt"] = "\n".join(sums).encode()
     server.files["set.zip"] = CONTENT
     server.files["split1.npy"] = _split_file()
@@ -253,6 +253,77 @@ def test_the_listed_files_are_downloaded_if_the_archives_are_unavailable(
     assert ("training/", 40, 40) in seen
     assert leftovers(fetcher.folder) == []
     assert not (fetcher.folder.parent / "outside.psv").exists()
+
+
+OUTSIDE = [
+    "../../outside.psv",
+    "/etc/outside.psv",
+    "a//b.psv",
+    "./b.psv",
+    "a/../b.psv",
+    "C:/b.psv",
+    "a\\b.psv",
+    "a\tb",
+    "",
+]
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_a_list_that_names_a_place_outside_the_folder_is_refused_whole(
+    name: str, server: FileServer, publication: Publication, fetcher: Fetcher
+) -> None:
+    del server.files["set.zip"]
+    server.files["files/SHA256SUMS.txt"] += f"\n{SHA} training/{name}".encode()
+    with pytest.raises(DataError, match="is outside the output folder; nothing was written"):
+        download(publication, fetcher)
+    assert [path.name for path in fetcher.folder.iterdir() if path.suffix != ".json"] == ["SHA256SUMS.txt"]
+
+
+def test_a_list_that_is_not_the_known_one_is_refused(
+    server: FileServer, publication: Publication, fetcher: Fetcher
+) -> None:
+    del server.files["set.zip"]
+    entries = [
+        (line.partition(" ")[2].removeprefix("training/"), line.partition(" ")[0])
+        for line in server.files["files/SHA256SUMS.txt"].decode().splitlines()
+        if " training/" in line
+    ]
+    assert publication.listing is not None
+    pinned = replace(publication, listing=replace(publication.listing, sha256=entries_checksum(entries)))
+    other = replace(publication, listing=replace(publication.listing, sha256=entries_checksum(entries[1:])))
+    with pytest.raises(DataError, match=r"the list of 40 files is not the one that this version of raindrop knows"):
+        download(other, fetcher)
+    download(pinned, fetcher)
+    assert len(list(fetcher.folder.glob("set?/p*.psv"))) == 40
+
+
+def test_a_redirect_to_another_host_is_refused_unless_it_is_named(server: FileServer, fetcher: Fetcher) -> None:
+    server.files["b.bin"] = CONTENT
+    elsewhere = server.address.replace("127.0.0.1", "localhost")
+    for hosts in ((), (elsewhere.removeprefix("http://"),)):
+        server.plans["a.bin"] = [status(302, Location=f"{elsewhere}/b.bin")]
+        remote = replace(server.remote("a.bin", SHA), hosts=hosts)
+        if hosts:
+            assert fetcher.fetch(remote).read_bytes() == CONTENT
+        else:
+            with pytest.raises(DataError, match=r"redirects to '.*localhost.*', which is not a place that its"):
+                fetcher.fetch(remote)
+            assert list(fetcher.folder.glob("*.bin")) == []
+
+
+@pytest.mark.parametrize("length", ["many", "-5", "1e3", "\u0662"])
+def test_an_impossible_length_is_a_sentence(length: str, server: FileServer, fetcher: Fetcher) -> None:
+    def respond_with(handler: BaseHTTPRequestHandler, content: bytes) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", length.encode("utf-8").decode("latin-1"))
+        handler.end_headers()
+        handler.wfile.write(content)
+        handler.close_connection = True
+
+    server.files["a.bin"] = CONTENT
+    server.plans["a.bin"] = [respond_with] * 3
+    with pytest.raises(DataError, match=r"the server announced .* as the length of the file, 3 times in a row"):
+        fetcher.fetch(server.remote("a.bin", SHA))
 
 
 def test_a_second_run_downloads_only_the_files_that_failed(

@@ -58,7 +58,7 @@ def test_parameters_are_stored_untouched_and_cloned() -> None:
     clf = Classifier("grud", preset="paper", config=config, seed=3, unknown_sensors="ignore", progress=True)
     held = {"model": "grud", "preset": "paper", "config": config, "seed": 3, "unknown_sensors": "ignore"}
     defaults = {"label": None, "positive": None, "class_weight": None, "device": "cpu", "threads": None}
-    assert clf.get_params() == held | defaults | {"progress": True, "calibrate": "none"}
+    assert clf.get_params() == held | defaults | {"progress": True, "calibrate": "none", "threshold": None}
     assert clf.get_params()["config"] is config
     copy = clone(clf)
     assert copy is not clf
@@ -78,6 +78,25 @@ def test_fitting_does_not_change_the_parameters(table: EventTable) -> None:
 
 
 LEARNS = {"train.batch_size": 8, "train.epochs": 8, "train.holdout": 0.0}
+
+
+def test_single_settings_are_searched_by_flat_names() -> None:
+    table = easy_table(96)
+    given = QUICK | LEARNS
+    grid = {"train__learning_rate": [1e-6, 0.05], "model__slots__dim": [0]}
+    search = GridSearchCV(Classifier(preset="paper", config=given), grid, cv=2, error_score="raise")
+    search.fit(table, table.labels)
+    assert search.best_params_["train__learning_rate"] == 0.05
+    assert search.best_estimator_.resolved()["train"]["learning_rate"] == 0.05
+    assert search.best_estimator_.resolved()["model"]["slots.dim"] == 0
+    assert given == QUICK | LEARNS  # the dictionary that was given is not changed
+
+
+def test_flat_names_win_over_a_config_and_a_misspelt_one_suggests() -> None:
+    clf = Classifier(config={"train": {"epochs": 3, "batch_size": 7}}).set_params(train__epochs=4, seed=2)
+    assert (clf.resolved()["train"]["epochs"], clf.resolved()["train"]["batch_size"], clf.seed) == (4, 7, 2)
+    with pytest.raises(ConfigError, match=r"Unknown setting 'train.epoch': did you mean 'epochs'"):
+        clf.set_params(train__epoch=4).resolved()
 
 
 def test_grid_search_runs_over_a_table() -> None:
@@ -428,7 +447,7 @@ def test_an_unknown_name_suggests_the_near_one(options: dict[str, Any], message:
 
 def test_a_run_is_logged_and_saved_and_a_failed_one_leaves_nothing(table: EventTable, tmp_path: Path) -> None:
     clf = quick(2).fit(table, run=tmp_path / "deep/run")
-    names = ["checkpoint.safetensors", "log.jsonl", "model.json", "model.safetensors"]
+    names = ["checkpoint.safetensors", "log.jsonl", "model.json", "model.safetensors", "split.parquet"]
     assert sorted(path.name for path in (tmp_path / "deep/run").iterdir()) == names
     assert np.array_equal(load(tmp_path / "deep/run").predict_proba(table), clf.predict_proba(table))
     assert refused(clf.fit, table, run=tmp_path / "deep/run", error=OutputExistsError)

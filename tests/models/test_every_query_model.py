@@ -12,9 +12,10 @@ from closeness import assert_close
 from torch import Tensor
 
 from raindrop.batch.batch import Batch, Queries
+from raindrop.batch.gap_windows import GapWindows
 from raindrop.batch.gaps import Gaps, typical_intervals
 from raindrop.batch.scaling import Scaler
-from raindrop.batch.windows import GapWindows, Windows
+from raindrop.batch.windows import Windows
 from raindrop.config import make
 from raindrop.estimators import Imputer, load
 from raindrop.models.base import DataSpec, DirectModel, Model

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 import sys
@@ -39,6 +41,15 @@ def test_the_page_has_no_external_links(text):
     assert "https:" not in markup
     assert "src=" not in markup.replace("&lt;/script&gt;&lt;img src=x", "")
     assert "default-src 'none'" in markup
+
+
+def test_only_the_page_s_own_scripts_may_run(text):
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1]
+    scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    assert len(hashes) == 2
+    allowed = next(part for part in policy.split("; ") if part.startswith("script-src"))
+    assert allowed == "script-src " + " ".join(f"'sha256-{each}'" for each in hashes)
 
 
 def test_the_page_has_the_values_of_the_report(text, report):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import builtins
 import io
+import resource
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from rich.console import Console
 from raindrop.errors import DataError, MissingExtraError
 from raindrop.table.event_table import EventTable
 from raindrop.table.overview import missingness, overview
+from raindrop.table.overview_view import missingness_sentence
 from raindrop.table.store import Roles
 
 
@@ -243,3 +246,31 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(MissingExtraError, match=r"pip install 'raindrop-ts\[plot\]'"):
         overview(tiny()).save(tmp_path / "about.png")
+
+
+@pytest.mark.parametrize("name", ["$", "a$b", "$x$", r"$\frac{1}{$", r"\$a$", "$$", "_^{"])
+def test_a_dollar_in_a_name_is_no_formula(name, tmp_path):
+    about = {"sample": [f"{name}{at}" for at in range(12)], "label": [name if at % 2 else "no" for at in range(12)]}
+    owner = [about["sample"][at % 12] for at in range(60)]
+    table = EventTable.from_columns(owner, range(60), [name] * 60, range(60), about)
+    overview(table).save(tmp_path / "a.svg")
+
+
+def test_intervals_that_differ_by_rounding_alone_are_drawn(tmp_path):
+    table = EventTable.from_columns(["a"] * 200, [at / 7 for at in range(200)], ["x"] * 200, [1.0] * 200)
+    overview(table).save(tmp_path / "a.png")
+
+
+@pytest.mark.slow
+def test_very_many_sensors_take_little_memory_and_time():
+    rng, number = np.random.default_rng(0), 200_000
+    owner = np.arange(number) % 1000
+    sensors = [f"s{at}" for at in range(number)]
+    about = {"sample": [str(at) for at in range(1000)], "label": [at % 2 for at in range(1000)]}
+    events = {"sample": owner.astype(str), "time": rng.random(number), "sensor": sensors, "value": rng.random(number)}
+    table = EventTable.from_frames(events, about)
+    before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
+    result = overview(table)
+    assert time.monotonic() - started < 60
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # KiB
+    assert "and the 500 most frequent sensors; 0.5 is chance" in missingness_sentence(result)

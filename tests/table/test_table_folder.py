@@ -154,6 +154,7 @@ def as_written_by_0_1(folder):
     for name in info["written"]:
         path = folder / name
         info["written"][name] = [path.stat().st_size, file_checksum(path)]
+    del info["checksum"]  # 0.1 had none
     (folder / "table.json").write_text(json.dumps(info | {"format": 1}))
     return folder
 
@@ -180,7 +181,7 @@ def test_values_keep_all_their_digits(tmp_path):
     assert table.where(pl.col("value") > 0).value.tolist() == values[:3]
 
 
-def test_a_large_file_is_checked_by_size_and_age_only(large, tmp_path, monkeypatch):
+def test_a_large_file_is_checked_by_size_age_and_ranges_only(large, tmp_path, monkeypatch):
     monkeypatch.setattr("raindrop.table.store.MAX_CHECKSUM_BYTES", 0)
     folder = large.write(tmp_path / "data")
     parquet, arrays = folder / "events.parquet", folder / "readings" / "offsets.npy"
@@ -198,3 +199,25 @@ def test_table_json_has_sensors_roles_and_fingerprint(table, tmp_path):
     assert about["sensors"] == ["HR", "T"]
     assert about["roles"]["label"] == "label"
     assert about["fingerprint"] == table.fingerprint
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "events.csv", "readings/mine.npy", "splits.parquet"])
+def test_overwriting_a_table_removes_nothing_that_did_not_come_with_it(table, tmp_path, name):
+    folder = table.write(tmp_path / "data")
+    (folder / name).write_text("mine")
+    with pytest.raises(OutputExistsError, match=rf"first: '{name}'.*\nMove them elsewhere, or choose another name"):
+        table[:1].write(folder, overwrite=True)
+    assert (folder / name).read_text() == "mine"
+    (folder / name).unlink()
+    assert len(EventTable.read(table[:1].write(folder, overwrite=True))) == 1
+
+
+def test_a_folder_of_another_origin_is_not_overwritten_though_its_files_have_the_same_names(table, tmp_path):
+    folder = table.write(tmp_path / "data")
+    for about in (None, "{}"):
+        (folder / "table.json").unlink(missing_ok=True)
+        if about is not None:
+            (folder / "table.json").write_text(about)
+        with pytest.raises(OutputExistsError, match="were not written with the content to be replaced"):
+            table[:1].write(folder, overwrite=True)
+    assert pl.read_parquet(folder / "events.parquet").height == table.num_readings

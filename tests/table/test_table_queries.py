@@ -68,7 +68,10 @@ BAD = {
         {"time": ["0.5", "noon", "2"]},
         "queries: 'time' is of type String, not a number. Times are hours on the clock of the table's own readings.",
     ),
-    "date time": ({"time": [datetime.datetime(2024, 1, d) for d in (1, 2, 3)]}, "queries: 'time' is of type Datetime"),
+    "date time": (
+        {"time": [datetime.datetime(2024, 1, d) for d in (1, 2, 3)]},
+        "queries: 'time' holds date times, but the",
+    ),
     "duplicates": (
         {"sample": ["p1"] * 3, "sensor": ["pressure"] * 3, "time": [2.0, 1.0, 2.0]},
         "queries: 1 of 3 rows repeat another one (first: row 3, sample 'p1', sensor 'pressure', time 2). "

@@ -10,10 +10,12 @@ import polars as pl
 import pytest
 from learnable import QUICK, easy_table
 
+from raindrop.batch.collate import Collator
+from raindrop.batch.scaling import Scaler
 from raindrop.errors import ConfigError
 from raindrop.estimators import Classifier, load
 from raindrop.estimators.classifier import calibration_halves
-from raindrop.tasks.conformal import ConformalIntervals, ConformalSets, _threshold
+from raindrop.tasks.conformal import ConformalIntervals, ConformalSets, GroupedIntervals, _threshold
 
 
 def drawn(rng: np.random.Generator, samples: int, rare: float = 0.15) -> tuple[np.ndarray, np.ndarray]:
@@ -140,11 +142,12 @@ def test_asked_for_ninety_percent_sets_after_isotonic_calibration_cover_ninety_p
     """Fitted on the samples that calibrated the probabilities, they covered 0.77 with 50 validation samples."""
     rng = np.random.default_rng(0)
     covered = []
+    source = Collator(table := easy_table(50), Scaler.fit(table))
     for _ in range(400):
         truth, probability = drawn(rng, 50, rare=0.4)
-        table = easy_table(50).with_labels(truth)
+        source.table = table.with_labels(truth)
         clf = Classifier(calibrate="isotonic")
-        clf._calibrate(truth, probability, table)
+        clf._calibrate(truth, probability, source)
         new_truth, new = drawn(rng, 50, rare=0.4)
         sets = clf._sets(clf.calibrator_(new), 0.9, by_class=False)
         covered.append(sets[np.arange(50), new_truth].mean())
@@ -174,3 +177,34 @@ def test_too_few_validation_samples_give_an_infinite_interval_not_a_wrong_one() 
     conformal = ConformalIntervals.fit(truth, predicted)
     assert np.isfinite(conformal.intervals(predicted, 0.8, (0.5,))).all()
     assert np.isinf(conformal.intervals(predicted, 0.9, (0.5,))).all()
+
+
+@pytest.mark.parametrize("coverage", [0.8, 0.95])
+def test_every_group_is_covered_as_often_as_asked(coverage) -> None:
+    """Errors grow with the number: intervals of one width cover the small numbers always and the large ones rarely."""
+    rng = np.random.default_rng(0)
+    covered, at_once = [], []
+    for _ in range(30):
+        number = np.exp(rng.uniform(0, np.log(100), 4000))
+        truth, predicted = rng.normal(size=4000) * number, np.zeros((4000, 1))
+        fitted = GroupedIntervals.fit(truth[:2000], predicted[:2000], number[:2000], (2.0, 10.0, 50.0), 200)
+        assert fitted.edges.tolist() == [2.0, 10.0, 50.0]
+        one = ConformalIntervals.fit(truth[:2000, None], predicted[:2000, None])
+        low, high = fitted.intervals(predicted[2000:], number[2000:], coverage, (0.5,)).T
+        wide = one.intervals(predicted[2000:, None], coverage, (0.5,))[:, 0]
+        group = np.searchsorted(fitted.edges, number[2000:])
+        new = truth[2000:]
+        covered.append([((low <= new) & (new <= high))[group == g].mean() for g in range(4)])
+        at_once.append([((wide[:, 0] <= new) & (new <= wide[:, 1]))[group == g].mean() for g in range(4)])
+    assert np.abs(np.mean(covered, axis=0) - coverage).max() < 0.015
+    assert np.abs(np.mean(at_once, axis=0) - coverage).max() > 0.04
+
+
+def test_groups_with_too_few_cases_are_joined_with_their_neighbours() -> None:
+    number = np.array([1.0] * 50 + [3.0] * 5 + [8.0] * 50 + [np.inf] * 5)
+    truth, predicted = np.arange(110.0), np.zeros((110, 1))
+    fitted = GroupedIntervals.fit(truth, predicted, number, (2.0, 5.0, 10.0), 20)
+    assert fitted.edges.tolist() == [2.0]
+    assert fitted.count.tolist() == [50, 60]
+    assert len(GroupedIntervals.fit(truth, predicted, number, (2.0,), 100).edges) == 0
+    assert np.isfinite(fitted.intervals(np.zeros((2, 1)), np.array([0.0, np.inf]), 0.8, (0.5,))).all()

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 import pytest
+from class_tasks import classes
 from sklearn import metrics as sk
 
 from raindrop.errors import ConfigError
@@ -175,3 +176,49 @@ def test_metrics_of_quantities_are_as_scikit_learn_has_them() -> None:
     quantiles = np.sort(rng.normal(5, 2, (50, len(LEVELS))), axis=1)
     each = [sk.mean_pinball_loss(truth, quantiles[:, at], alpha=level) for at, level in enumerate(LEVELS)]
     assert METRICS["pinball"](truth, quantiles) == pytest.approx(np.mean(each))
+
+
+def test_precision_recall_and_f1_of_each_class_are_those_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    task = classes(4)
+    truth, probability = rng.integers(0, 4, 300), rng.dirichlet(np.ones(4), 300)
+    probability[:, 3] = 0.0  # a class that is never predicted
+    values = task.evaluate(truth, probability)
+    scores = sk.precision_recall_fscore_support(truth, probability.argmax(1), labels=range(4), zero_division=0)
+    for code, name in enumerate(task.classes):
+        for metric, of_class in zip(("precision", "recall", "f1"), scores, strict=False):
+            assert values[f"{metric}/{name}"] == pytest.approx(of_class[code])
+    assert values["recall/3"] == 0.0
+    assert task.title("recall/3") == "recall (3)"
+    assert task.title("recall") == "macro recall"
+
+
+def test_the_recall_of_a_class_without_samples_is_undefined():
+    probability = np.eye(3)[[0, 1, 0]]
+    values = classes(3).evaluate(np.array([0, 1, 1]), probability)
+    assert np.isnan(values["recall/2"])
+    assert values["precision/1"] == 1.0
+    assert values["recall/1"] == 0.5
+
+
+def test_the_interval_of_a_class_contains_its_value_and_narrows_with_samples():
+    rng = np.random.default_rng(1)
+    task, widths = classes(3), []
+    for count in (60, 6000):
+        truth = rng.integers(0, 3, count)
+        probability = rng.dirichlet(np.ones(3), count) + 0.3 * np.eye(3)[truth]
+        drawn = task.bootstrap(truth, probability, ["recall/1", "precision/2", "f1"], draws=200)
+        assert drawn["recall/1"].low < drawn["recall/1"].value < drawn["recall/1"].high
+        assert drawn["recall/1"].value == pytest.approx(sk.recall_score(truth == 1, probability.argmax(1) == 1))
+        widths.append(drawn["recall/1"].high - drawn["recall/1"].low)
+    assert widths[1] < widths[0] / 5
+
+
+def test_the_confusion_matrix_counts_true_and_predicted_classes():
+    rng = np.random.default_rng(2)
+    truth, probability = rng.integers(0, 3, 200), rng.dirichlet(np.ones(3), 200)
+    confusion = classes(3).confusion(truth, probability)
+    assert (confusion.counts == sk.confusion_matrix(truth, probability.argmax(1))).all()
+    assert np.allclose(confusion.shares.sum(1), 1)
+    assert confusion.frame()["true class"].to_list() == ["0", "1", "2"]
+    assert "<table" in confusion._repr_html_()

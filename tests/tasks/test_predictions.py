@@ -73,3 +73,14 @@ def test_quantities_have_their_interval_beside_them() -> None:
     held = QuantityPredictions(["a"], ["days"], np.array([[3.5]], dtype=np.float32), np.array([[[1.0, 9.0]]]))
     assert held.frame().row(0) == ("a", 3.5, 1.0, 9.0)
     assert held.frame().columns == ["sample", "days", "days_low", "days_high"]
+
+
+def test_predictions_are_short_to_print_and_a_table_in_a_notebook():
+    many = ClassPredictions([f"s{at}" for at in range(1000)], np.array(["a", "b"]), np.full((1000, 2), 0.5, np.float32))
+    assert repr(many) == "ClassPredictions(1,000 samples: predicted, probability_a, probability_b)"
+    assert "<table" in many._repr_html_()
+    assert len(many) == 1000
+    assert many.to_polars().equals(many.frame())
+    frame = pytest.importorskip("pandas") and many.to_pandas()
+    assert list(frame.columns) == many.frame().columns
+    assert len(frame) == 1000

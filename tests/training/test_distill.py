@@ -19,6 +19,7 @@ from raindrop.models.trees import Trees
 from raindrop.table.event_table import EventTable
 from raindrop.tasks.classification import Classification
 from raindrop.tasks.metrics import METRICS
+from raindrop.training import distill
 from raindrop.training.distill import FOLDS, folds, soft_targets
 from raindrop.training.loop import task_loss
 
@@ -61,7 +62,7 @@ def test_many_classes_share_the_trees_of_a_fold(monkeypatch, number, rounds):
     def fit(self, seen, held, seed):
         asked.append(self.config.rounds)
 
-    monkeypatch.setattr(Trees, "fit", fit)
+    monkeypatch.setattr(Trees, "fit_rows", fit)
     distilled(easy_table(number * 2 * FOLDS, classes=tuple(range(number))))
     assert asked == [rounds] * FOLDS
 
@@ -159,3 +160,50 @@ def test_a_group_is_never_split_between_growing_choosing_and_predicting():
     assert targets is None or METRICS["auroc"](truth, targets) < 0.8
     ungrouped = distilled(replace(table, roles=replace(table.roles, group=None)))
     assert METRICS["auroc"](*ungrouped) > 0.9  # what ignoring the groups would give
+
+
+def test_a_kill_between_folds_loses_none_that_was_finished(monkeypatch, tmp_path):
+    """Stopped in the third fold, the first two are not grown again, and the targets are those of an undisturbed run."""
+    table, grown, fit = easy_table(150), [], Trees.fit_rows
+
+    def dies_in_the_third(self, *given):
+        grown.append(self)
+        if len(grown) == 3:
+            raise KeyboardInterrupt
+        return fit(self, *given)
+
+    monkeypatch.setattr(Trees, "fit_rows", dies_in_the_third)
+    clf = Classifier(preset="paper", config=QUICK | {"train.soft_targets": 0.7})
+    with pytest.raises(KeyboardInterrupt):
+        clf.fit(table, run=tmp_path / "run")
+    clf.fit(table, run=tmp_path / "run", resume=True)
+    assert len(grown) == 3 + (FOLDS - 2)
+    whole = Classifier(preset="paper", config=clf.config).fit(table)
+    np.testing.assert_array_equal(clf.predict_proba(table), whole.predict_proba(table))
+
+
+def test_kept_predictions_of_another_run_or_a_damaged_file_are_not_used(tmp_path):
+    path, scores = tmp_path / "kept.safetensors", torch.ones(4, 2)
+    distill._save(path, "mine", scores, 3)
+    kept, finished = distill._load(path, "mine", (4, 2))
+    assert finished == 3
+    assert torch.equal(kept, scores)
+    assert distill._load(path, "another", (4, 2))[1] == 0
+    assert distill._load(path, "mine", (5, 2))[1] == 0
+    path.write_bytes(path.read_bytes()[:20])
+    assert distill._load(path, "mine", (4, 2))[1] == 0
+
+
+def test_the_trees_of_a_fold_learn_from_a_bounded_number_of_samples(monkeypatch):
+    seen = []
+    fit = Trees.fit_rows
+
+    def counted(self, rows, held, seed):
+        seen.append((len(rows.x), len(held.x)))
+        return fit(self, rows, held, seed)
+
+    monkeypatch.setattr(Trees, "fit_rows", counted)
+    monkeypatch.setattr(distill, "MAX_SAMPLES", 60)
+    labels, targets = distilled(easy_table(150))
+    assert seen == [(60, 15)] * FOLDS
+    assert METRICS["auroc"](labels, targets) > 0.9

@@ -27,6 +27,7 @@ from raindrop.models.base import DataSpec, Model, Output
 from raindrop.table.event_table import EventTable
 from raindrop.tasks.classification import Classification
 from raindrop.training import loop as training
+from raindrop.training.callbacks import board_of
 from raindrop.training.config import TrainConfig
 from raindrop.training.scoring import scores_of
 
@@ -364,23 +365,23 @@ def test_the_log_is_json_for_every_reader_also_where_a_figure_is_missing(learnin
 
 def test_tensorboard_gets_its_files(learning: Collator, checking: Collator, tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
-    train(linear(), learning, checking, config(), run=tmp_path, tensorboard=True)
+    train(linear(), learning, checking, config(), callbacks=[board_of(tmp_path)])
     (file,) = (tmp_path / "tensorboard").iterdir()
     assert b"validation/auroc" in file.read_bytes()
 
 
-def test_tensorboard_without_a_folder_is_refused(learning: Collator) -> None:
+def test_tensorboard_without_a_folder_is_refused() -> None:
     with pytest.raises(ConfigError, match="give one with run='FOLDER'"):
-        train(linear(), learning, None, config(), tensorboard=True)
+        board_of(None)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"epochs": 0}, "epochs must be at least 1, not 0"),
+        ({"epochs": 0}, "epochs must be at least 1 and at most 10,000,000, not 0"),
         ({"holdout": 1.0}, "holdout must be at least 0 and below 1"),
-        ({"learning_rate": 0.0}, "learning_rate must be positive"),
-        ({"learning_rate": math.nan}, "learning_rate must be positive"),
+        ({"learning_rate": 0.0}, "learning_rate must be above 0"),
+        ({"learning_rate": math.nan}, "learning_rate must be above 0"),
         ({"weight_decay": -0.1}, "weight_decay must be at least 0"),
         ({"max_grad_norm": -1.0}, "max_grad_norm must be at least 0"),
         ({"patience": -1}, "patience must be at least 0"),

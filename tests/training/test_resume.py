@@ -89,7 +89,7 @@ PLACES = {
     "right behind the log of an epoch": ("raindrop.training.loop", "_log", 1, "behind"),
     "between the last checkpoint and the log": ("raindrop.training.loop", "_log", 3, "before"),
     "between the weights and their description": ("raindrop.estimators.persistence", "write_json", 1, "before"),
-    "between the split and the model": ("raindrop.estimators.base", "write_parts", 1, "behind"),
+    "between the split and the model": ("raindrop.table.run_split", "file_checksum", 1, "behind"),
     "right behind the model": ("raindrop.estimators.base", "write_model", 1, "behind"),
 }
 
@@ -220,3 +220,20 @@ def test_a_corrupt_checkpoint_is_a_clear_error(damage: str, tmp_path: Path) -> N
     path.write_bytes({"cut": held[:-50], "emptied": b"", "another file": b"PK" * 500}.get(damage, held))
     with pytest.raises(TrainingError, match=r"checkpoint.safetensors: the checkpoint cannot be read .*start again"):
         clf.fit(table, run=run, resume=True)
+
+
+def test_a_run_is_resumed_with_the_number_of_threads_it_was_started_with(
+    fresh: Any, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    kill(fresh, command(data, run, "--threads", "2"), *STEP, STEPS + 1, "behind")
+    before = (run / "checkpoint.safetensors").read_bytes()
+    with pytest.raises(SystemExit):
+        main(command(data, run, "--threads", "1", "--resume"))
+    errors = capsys.readouterr().err
+    assert "was started with 2 threads, and this is 1; the last digits of a run depend on it" in errors
+    assert "Resume it with --threads 2." in errors
+    assert (run / "checkpoint.safetensors").read_bytes() == before
+    main(command(data, run, "--threads", "2", "--resume"))
+    main(command(data, run, "--threads", "1", "--resume"))  # it is finished: nothing is computed
+    assert (run / "model.json").exists()

@@ -52,6 +52,8 @@ class Gaps:
     """A forecaster's: everything later than a cutoff is hidden, and asked for up to this much later."""
     cutoff: float | None = None
     """The cutoff of half of the windows, where it is known; the others draw theirs."""
+    may_be_silent: Bools | None = None
+    """(sensor,) which sensors are now and then hidden whole; all of them where not given."""
 
     @classmethod
     def learn(
@@ -72,9 +74,19 @@ class Gaps:
         return cls(interval, np.concatenate([[0], np.cumsum(counts)]), time, span, horizon, cutoff)
 
     def draw(
-        self, rng: np.random.Generator, owner: Positions, sensor: Positions, time: Float64, inside: Bools, windows: int
+        self,
+        rng: np.random.Generator,
+        owner: Positions,
+        sensor: Positions,
+        time: Float64,
+        inside: Bools,
+        windows: int,
+        askable: Bools | None = None,
     ) -> tuple[Bools, Bools]:
-        """(n,) which readings are hidden, and which of those `inside` are asked for: at least one if there is any."""
+        """(n,) which readings are hidden, and which of those `inside` are asked for: at least one if there is any.
+
+        Only readings that are `askable` are asked for, if given.
+        """
         if self.horizon is None:
             hidden = self._gaps(rng, owner, sensor, time, inside, windows)
             asked = hidden & inside
@@ -82,6 +94,8 @@ class Gaps:
             cutoff = self._cutoffs(rng, owner, time, inside, windows)[owner]
             hidden = time > cutoff
             asked = hidden & inside & (time <= cutoff + self.horizon)
+        inside = inside if askable is None else inside & askable
+        asked &= inside
         if not asked.any() and inside.any():
             chosen = rng.choice(np.flatnonzero(inside))
             if self.horizon is None:
@@ -105,6 +119,8 @@ class Gaps:
             start[rng.random((windows, sensors)) >= rng.choice([0.1, 0.4], (windows, 1))] = np.inf
             hidden |= (time >= start.ravel()[pair]) & (time < (start + length).ravel()[pair])
         silent = rng.random((windows, sensors)) < rng.choice([0.0, 0.03, 0.15], (windows, 1), p=[0.5, 0.3, 0.2])
+        if self.may_be_silent is not None:
+            silent &= self.may_be_silent
         hidden |= silent.ravel()[pair]
         return hidden | self._outages(rng, owner, sensor, time, low, windows)
 

@@ -155,6 +155,10 @@ class Scaler:
         )
         mean, scale = (np.array(content[name], dtype=np.float64) for name in ("mean", "scale"))
         observed = np.array(content.get("observed", [True] * len(mean)), dtype=bool)
+        if not all(isinstance(name, str) for name in content["sensors"]) or not (
+            mean.shape == scale.shape == observed.shape == (len(content["sensors"]),)
+        ):
+            raise ValueError("sensors have names, and each its mean and scale")
         return cls(tuple(content["sensors"]), mean, scale, observed, tuple(statics))
 
 

@@ -106,9 +106,10 @@ def metrics_by_split(experiment: Experiment, jobs: Sequence[Job], store: Store) 
         for record in stored.filter(pl.col("subset") == "test").iter_rows(named=True):
             setting = settings.get((record["hidden"], record["share"], record["replace_with"]))
             for metric in experiment.metrics if setting is not None else ():
-                if record.get(metric) is not None:  # a metric may have been added after the job was run
+                value = record.get(metric)  # None: added after the job was run; NaN: such as of a class without samples
+                if value is not None and not np.isnan(value):
                     column = by_seed.setdefault((job.row.name, job.splits.name, str(setting), metric), {})
-                    column.setdefault(job.split_number, []).append(record[metric])
+                    column.setdefault(job.split_number, []).append(value)
     return {
         column: {number: float(np.mean(values)) for number, values in by_split.items()}
         for column, by_split in by_seed.items()

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import stats
 
 from raindrop.benchmark.spec import Experiment, column_name
-from raindrop.tasks.metrics import metric_of, metric_title
+from raindrop.tasks.metrics import metric_of
 
 BySplit = Mapping[int, float]  # split number -> metric on the test set
 ByColumn = Mapping[tuple[str, str, str, str], BySplit]  # (row, scenario, setting, metric) -> by split
@@ -105,7 +105,9 @@ def verdicts(experiment: Experiment, values: ByColumn, size_ratios: Mapping[str,
                   for name in rows["blend"] if name in compared),
             ]  # fmt: skip
             if clauses:
-                sentences.append(f"{column_name(scenario, setting)}, {metric_title(metric)}: {'; '.join(clauses)}.")
+                sentences.append(
+                    f"{column_name(scenario, setting)}, {experiment.metric_title(metric)}: {'; '.join(clauses)}."
+                )
     return sentences
 
 
@@ -126,6 +128,8 @@ def _against_trees(name: str, kind: str, comparison: Comparison, metric: str, re
     basis = f"{comparison.splits} common split{'s' if comparison.splits > 1 else ''}{remark}"
     if comparison.interval is None:
         untested = f"({basis}, no test)"
+        if float(gap) == 0:
+            return f"the trees and {name}, {kind}, are level {untested}"
         if sign < 0:
             return f"{name}, {kind}, is {gap} ahead of the trees {untested}"
         return f"the trees are {gap} ahead of {name}, {kind} {untested}"

@@ -43,7 +43,7 @@ def find_table(data_folder: Path, data: Data) -> Path:
 @lru_cache(maxsize=2)
 def open_table(data: Data, folder: Path) -> EventTable:
     """The table with its label, without the excluded static attributes."""
-    table = EventTable.read(folder, **({"time_unit": data.time_unit} if data.time_unit else {}))
+    table = EventTable.read(folder, **({"time_unit": data.time_unit} if data.time_unit else {}))  # type: ignore[arg-type]
     statics = table.roles.statics
     for name in data.exclude_statics:
         if name not in statics:

@@ -11,7 +11,6 @@ from raindrop.benchmark.aggregate import Summary
 from raindrop.benchmark.spec import column_name
 from raindrop.errors import DataError, MissingExtraError
 from raindrop.files import atomic_file
-from raindrop.tasks.metrics import metric_title
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,7 +39,10 @@ def bars(summary: Summary) -> Figure:
                     axes.barh(positions, [r[mean] for r in known], 0.38, xerr=errors, color=colour, label=label)
             axes.set_yticks(range(len(names)), _literal(names), fontsize=7)
             axes.set_ylim(len(names) - 0.4, -0.6)
-            axes.set_title(_literal([f"{column_name(scenario, setting)}: {metric_title(metric)}"])[0], fontsize=8)
+            axes.set_title(
+                _literal([f"{column_name(scenario, setting)}: {summary.experiment.metric_title(metric)}"])[0],
+                fontsize=8,
+            )
             axes.set_xlim(*_limits(block))
     figure.suptitle(_literal([f"{summary.experiment.title} (label '{summary.data.label}')"])[0], fontsize=9)
     _legend(figure, panels)
@@ -76,7 +78,9 @@ def curves(summary: Summary) -> Figure:
                 if len(published) and not row.published_as:
                     axes.plot(100 * published["share"], published["published"], "--", color=colour, linewidth=0.9)
             title = f"{scenario}, {hidden}" if scenario else hidden
-            axes.set_title(_literal([f"{title} sensors hidden: {metric_title(metric)}"])[0], fontsize=8)
+            axes.set_title(
+                _literal([f"{title} sensors hidden: {summary.experiment.metric_title(metric)}"])[0], fontsize=8
+            )
             axes.set_xlabel("hidden sensors (%)", fontsize=8)
     figure.suptitle(_literal([f"{experiment.title} (label '{summary.data.label}'; dashed: published)"])[0], fontsize=9)
     _legend(figure, panels)

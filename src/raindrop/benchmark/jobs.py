@@ -19,12 +19,13 @@ from raindrop.benchmark.data import find_table, has_label, list_splits, open_tab
 from raindrop.benchmark.ranking import rank_sensors
 from raindrop.benchmark.spec import Data, Experiment, Row, Setting, Splits
 from raindrop.benchmark.store import Store
-from raindrop.errors import ConfigError, ResumeError
+from raindrop.errors import ConfigError, ResumeError, suggest
 from raindrop.estimators import SampleEstimator, estimator_type, load, make_estimator
 from raindrop.files import content_checksum, to_json
 from raindrop.models.registry import MODELS
 from raindrop.table.event_table import EventTable
 from raindrop.table.hide import hide_random_sensors, hide_sensors, num_hidden
+from raindrop.tasks.metrics import ONE_CLASS
 from raindrop.training.config import TrainConfig
 from raindrop.version import VERSION, source_checksum
 
@@ -100,6 +101,7 @@ def plan_jobs(
     folder = find_table(data_folder, experiment.data)
     table = open_table(experiment.data, folder)
     data_summary = _summarise_data(experiment.data, table)
+    _check_class_metrics(experiment, data_summary)
     plugin_checksums = {plugin.name: plugin.checksum() for plugin in experiment.plugins}
     jobs = []
     for number, splits in list_splits(experiment, table, numbers):
@@ -129,6 +131,19 @@ def plan_jobs(
                 )
             )
     return jobs, data_summary
+
+
+def _check_class_metrics(experiment: Experiment, data: DataSummary) -> None:
+    """Raise where a metric such as 'recall/died' is of a class that the table does not have."""
+    if not estimator_type(experiment.data.task).task_type.parts_are_classes:
+        return
+    classes = [name for name, _ in data.class_shares]
+    for metric in experiment.metrics:
+        name, slash, part = metric.partition("/")
+        if slash and part not in classes:
+            raise ConfigError(f"{experiment.name}: metric '{metric}': no class '{part}'; {suggest(part, classes)}")
+        if slash and name not in ONE_CLASS:
+            raise ConfigError(f"{experiment.name}: metric '{metric}': of one class there are {', '.join(ONE_CLASS)}.")
 
 
 def _summarise_data(data: Data, table: EventTable) -> DataSummary:

@@ -12,7 +12,7 @@ from raindrop.benchmark.aggregate import Summary
 from raindrop.benchmark.comparison import format_metric
 from raindrop.benchmark.spec import column_name
 from raindrop.files import atomic_file, write_text
-from raindrop.tasks.metrics import metric_title
+from raindrop.table.csv_text import write_csv
 
 Grid = tuple[str, list[str], list[list[str]]]  # heading, column names, rows of cells
 BEHIND = "behind (p)"
@@ -24,7 +24,7 @@ def write_tables(summary: Summary, folder: Path) -> list[Path]:
     write_text(paths[0], markdown(summary))
     write_text(paths[1], latex(summary))
     with atomic_file(paths[2]) as partial:
-        summary.results.write_csv(partial)
+        write_csv(summary.results, partial)
     return paths
 
 
@@ -143,7 +143,7 @@ def _overviews(summary: Summary, bold: Callable[[str], str], escape: Callable[[s
                         means = (_mean_and_splits(by_setting[name], most, bold) for name in settings)
                         rows.append([escape(row.name), str(most), *means])
                 scenario = f"{splits.name}, " if splits.name else ""
-                heading = f"{scenario}{hidden} sensors hidden, {metric_title(metric)}"
+                heading = f"{scenario}{hidden} sensors hidden, {summary.experiment.metric_title(metric)}"
                 overviews.append((heading, ["", "splits", *settings], rows))
     return overviews
 
@@ -157,7 +157,7 @@ def _blocks(summary: Summary, bold: Callable[[str], str], escape: Callable[[str]
         optional = {metric: _optional_columns(block.filter(pl.col("metric") == metric)) for metric in metrics}
         names = ["", "splits"]
         for metric in metrics:
-            names += [metric_title(metric), *optional[metric], BEHIND]
+            names += [summary.experiment.metric_title(metric), *optional[metric], BEHIND]
         rows = []
         for row in summary.experiment.rows:
             of_row = block.filter(pl.col("row") == row.name)

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from raindrop.errors import ConfigError
+from raindrop.estimators import estimator_type
 from raindrop.files import file_checksum
 from raindrop.models.registry import MODELS, Entry
 from raindrop.table.time_columns import TimeUnit
+from raindrop.tasks.metrics import ONE_CLASS, metric_title
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,6 +190,13 @@ class Experiment:
         columns = self.published.metrics.get(row.published_as or row.name, {})
         value = columns.get(column_name(scenario, setting), {}).get(metric)
         return value if value is None or isinstance(value, tuple) else (value, None)
+
+    def metric_title(self, metric: str) -> str:
+        """A metric's name for people; 'recall/died' is that of one class, or of one label."""
+        name, slash, part = metric.partition("/")
+        if slash and estimator_type(self.data.task).task_type.parts_are_classes:
+            return f"{ONE_CLASS[name].title} ({part})"
+        return metric_title(metric)
 
     def columns(self) -> list[tuple[str, Setting]]:
         """(scenario, setting) of each block of the table."""

@@ -21,14 +21,8 @@ from typing import IO, Any
 import polars as pl
 
 from raindrop.errors import DataError, RaindropError
-from raindrop.files import atomic_file, write_json
+from raindrop.files import NoLocksError, atomic_file, read_json, try_lock, write_json
 
-try:
-    import fcntl
-except ImportError:  # Windows has no such locks, so only one process can use the store there
-    fcntl = None  # type: ignore[assignment]
-
-HAS_LOCKS = fcntl is not None
 FOLDERS = ("jobs", "runs", "claims", "failed", "rankings")
 
 
@@ -118,7 +112,7 @@ class Store:
     def failure(self, key: str) -> str | None:
         """Why a job failed; None where it did not."""
         try:
-            return str(json.loads(self._failure_file(key).read_text(encoding="utf-8"))["message"])
+            return str(read_json(self._failure_file(key))["message"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
@@ -134,7 +128,7 @@ class Store:
     def read_ranking(self, key: str) -> list[tuple[str, float]] | None:
         """Sensors and their AUROC, most informative first; None where they have not been ranked yet."""
         try:
-            entries = json.loads(self._ranking_file(key).read_text(encoding="utf-8"))
+            entries = read_json(self._ranking_file(key))
             return [(str(sensor), float(score)) for sensor, score in entries]
         except (OSError, ValueError, TypeError):
             return None
@@ -149,15 +143,10 @@ class Store:
 
 def _lock(file: IO[str], *, shared: bool) -> bool:
     """Lock an open file until it is closed; False where another process has it locked."""
-    if fcntl is None:
-        return True
     try:
-        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as error:
+        return try_lock(file, shared=shared)
+    except NoLocksError as error:
         raise RaindropError(
             f"{file.name}: the file system has no locks ({error.strerror}), so several processes could run the same "
             "job. Store the results on a local disk."
         ) from None
-    return True

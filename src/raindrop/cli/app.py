@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from cyclopts import App, CycloptsError
 from rich.console import Console
@@ -15,13 +18,16 @@ from rich.markup import escape
 
 from raindrop.cli.benchmark import benchmark
 from raindrop.cli.download import download
+from raindrop.cli.fit import fit
 from raindrop.cli.graph import graph
+from raindrop.cli.models import models, settings
 from raindrop.cli.readings import forecast, impute
 from raindrop.cli.report import explain, report
 from raindrop.cli.samples import console
+from raindrop.cli.sign import sign
 from raindrop.cli.tables import export_table, import_table, inspect
 from raindrop.cli.train import evaluate, predict, train
-from raindrop.errors import RaindropError, RaindropWarning, printable
+from raindrop.errors import RaindropError, RaindropWarning, describe_failure, printable
 from raindrop.version import VERSION
 
 app = App(
@@ -31,25 +37,86 @@ app = App(
 )
 
 
+NOT_UNDERSTOOD, FAILED = 2, 1
+"""Exit codes: the command line itself cannot be understood; anything else that went wrong."""
+STOPPED = "Stopped. What was saved is kept; a training run continues with --resume, a benchmark as it was started."
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command; a person's mistake is one message and exit code 1, never a traceback."""
+    """Run a command; whatever goes wrong is one message and an exit code, never a traceback unless it is a bug."""
     app.version = VERSION
     try:
-        command, bound, _ = app.parse_args(arguments, print_error=False, exit_on_error=False)
-        with warnings.catch_warnings():
-            warnings.showwarning = _print_warning
-            warnings.simplefilter("always", RaindropWarning)
-            command(*bound.args, **bound.kwargs)
-    except (RaindropError, CycloptsError) as error:
-        Console(stderr=True, soft_wrap=True, highlight=False).print(
-            f"[bold red]error:[/] {escape(printable(str(error)))}"
-        )
-        sys.exit(1)
+        with _stopped_by_sigterm():
+            command, bound, _ = app.parse_args(arguments, print_error=False, exit_on_error=False)
+            with warnings.catch_warnings():
+                warnings.showwarning = _print_warning
+                warnings.simplefilter("always", RaindropWarning)
+                command(*bound.args, **bound.kwargs)
+            sys.stdout.flush()
+    except CycloptsError as error:
+        _fail(str(error), NOT_UNDERSTOOD)
+    except RaindropError as error:
+        _fail(str(error), FAILED)
     except KeyboardInterrupt:
-        Console(stderr=True, soft_wrap=True).print(
-            "Stopped. What was saved is kept; a training run continues with --resume, a benchmark as it was started."
-        )
-        sys.exit(130)
+        _print_to_stderr(STOPPED)
+        sys.exit(128 + signal.SIGINT)
+    except Terminated:
+        _print_to_stderr(f"Terminated by the system or another program (SIGTERM). {STOPPED}")
+        sys.exit(128 + signal.SIGTERM)
+    except BrokenPipeError:  # the reader of a pipe, such as `head`, has what it wanted
+        _discard_output()
+        sys.exit(FAILED)
+    except BaseException as error:
+        sentence = describe_failure(error)
+        if sentence is None:
+            raise
+        _discard_output()
+        _fail(sentence, FAILED)
+
+
+class Terminated(BaseException):
+    """SIGTERM arrived."""
+
+
+@contextmanager
+def _stopped_by_sigterm() -> Iterator[None]:
+    """Turn SIGTERM into an exception within the block, so that the command can clean up; not in its subprocesses."""
+    owner = os.getpid()
+
+    def stop(number: int, frame: Any) -> None:
+        if os.getpid() == owner:
+            raise Terminated
+        os._exit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield  # another program runs this one and decides
+        return
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    _print_to_stderr(f"[bold red]error:[/] {escape(printable(message))}")
+    sys.exit(code)
+
+
+def _print_to_stderr(text: str) -> None:
+    with suppress(OSError):  # nobody can be told
+        Console(stderr=True, soft_wrap=True, highlight=False).print(text)
+
+
+def _discard_output() -> None:
+    """What could not be written to standard output is dropped, or Python would try again, and complain, at its end."""
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        return
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def _print_warning(
@@ -57,9 +124,7 @@ def _print_warning(
 ) -> None:
     """One line for a person; warnings of other packages keep Python's form."""
     if issubclass(category, RaindropWarning):
-        Console(stderr=True, soft_wrap=True, highlight=False).print(
-            f"[bold yellow]note:[/] {escape(printable(str(message)))}"
-        )
+        _print_to_stderr(f"[bold yellow]note:[/] {escape(printable(str(message)))}")
     else:
         sys.stderr.write(warnings.formatwarning(message, category, filename, lineno))
 
@@ -78,6 +143,7 @@ def demo(*, out: Path = Path("demo"), samples: int = 3000, seed: int = 0) -> Non
     run_demo(out, samples, seed, console)
 
 
+app.command(fit)
 app.command(train)
 app.command(evaluate)
 app.command(predict)
@@ -89,8 +155,11 @@ app.command(  # loaded when it is used: its commands come from the data sets, wh
 )
 app.command(download)
 app.command(benchmark)
+app.command(models)
+app.command(settings)
 app.command(explain)
 app.command(report)
+app.command(sign)
 app.command(import_table, name="import")
 app.command(export_table)
 app.command(inspect)

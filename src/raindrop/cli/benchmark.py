@@ -53,8 +53,9 @@ def benchmark(
     """
     from raindrop.benchmark.jobs import plan_jobs, refuse_changed_defaults
     from raindrop.benchmark.parsing import read_experiments, shipped_tables
-    from raindrop.benchmark.store import HAS_LOCKS, Store
+    from raindrop.benchmark.store import Store
     from raindrop.benchmark.workers import progress
+    from raindrop.files import HAS_LOCKS
 
     if not tables:
         raise ConfigError(f"Which table? There are: {', '.join(shipped_tables())}.")

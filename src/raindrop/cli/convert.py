@@ -17,7 +17,7 @@ from rich.markup import escape
 from raindrop.datasets import DATASETS, Conversion, Dataset
 from raindrop.errors import DataError
 from raindrop.files import refuse_to_overwrite
-from raindrop.table.split_files import Split, write_splits
+from raindrop.table.split_files import Split
 
 console = Console(soft_wrap=True, highlight=False)
 Out = Annotated[Path, Parameter(help="folder for the table; must not exist yet.")]
@@ -57,27 +57,24 @@ def _convert(
     with console.status("reading ..."):
         conversion = converter(source, **options)
     console.print(escape(str(conversion.report)))
-    conversion.write(out)
+    published = _published_splits(conversion, source) if conversion.splits is None else None
+    conversion.write(out, splits=published)
     console.print(escape(repr(conversion.table)))
     console.print(f"wrote the table to {escape(str(out))}, and this report to {escape(str(out / 'conversion.json'))}")
-    if conversion.splits is None:
-        _write_published_splits(conversion, source, out)
-    elif conversion.splits:
+    if published or conversion.splits:
         group = conversion.table.roles.group
-        path = write_splits(out / f"splits_by_{group}.parquet", conversion.splits)
-        console.print(f"wrote {len(conversion.splits)} splits by {group}; train with --split {escape(str(path))}:1")
+        which = "the five published splits" if published else f"{len(conversion.splits or {})} splits by {group}"
+        console.print(f"wrote {which}; train with --split {escape(str(out / conversion.splits_file))}:1")
 
 
-def _write_published_splits(conversion: Conversion, source: tuple[Path, ...], out: Path) -> None:
-    """Write the paper's five splits by sample id into the table's folder, if the source has them."""
+def _published_splits(conversion: Conversion, source: tuple[Path, ...]) -> dict[int, Split] | None:
+    """The paper's five splits by sample id, if the source has them."""
     for folder in [path / "splits" for path in source if (path / "splits").is_dir()]:
         try:
-            splits = {n: Split.from_tables(Split.read(folder, n).apply(conversion.table)) for n in range(1, 6)}
+            return {n: Split.from_tables(Split.read(folder, n).apply(conversion.table)) for n in range(1, 6)}
         except DataError as error:
             console.print(f"did not write the published splits: {escape(str(error))}")
-        else:
-            path = write_splits(out / "splits.parquet", splits)
-            console.print(f"wrote the five published splits; train with --split {escape(str(path))}:1")
+    return None
 
 
 convert = make_app(DATASETS)

@@ -16,6 +16,7 @@ from raindrop.estimators.classifier import Classifier
 from raindrop.explain.information import information_graphs
 from raindrop.explain.probe import probe_graph
 from raindrop.files import refuse_to_overwrite
+from raindrop.graphs.export import write_frame
 from raindrop.graphs.graph import SensorGraph
 from raindrop.graphs.recovery import lagged_correlation, recovery
 from raindrop.report import check_report_path, report_on, write_report
@@ -30,8 +31,8 @@ def run_demo(out: Path, num_samples: int, seed: int, console: Console) -> None:
     refuse_to_overwrite(out)
     planted = planted_graph(num_samples, seed=seed)
     table = planted.table
-    table.write(out / "data")
     train, val, test = table.split(seed=seed)
+    table.write(out / "data")
     console.print(f"Created {table!r} in {out / 'data'}")
     console.print(f"Its {len(planted.edges)} planted edges determine the label; no single sensor predicts it.")
 
@@ -62,7 +63,7 @@ def run_demo(out: Path, num_samples: int, seed: int, console: Console) -> None:
     console.print(scores)
 
     raindrop.set_params(progress=False).predict_table(test).write(out / "predictions.parquet")
-    graph.edges().write_csv(out / "edges.csv")
+    write_frame(graph.edges(), out / "edges.csv")
     console.print(
         f"\nWrote the model to {out / 'run'}, predictions to {out / 'predictions.parquet'}, "
         f"edges to {out / 'edges.csv'}."

@@ -34,7 +34,7 @@ class Training:
     """The options that training an imputer and a forecaster share."""
 
     model: str = "raindrop"
-    """which model: raindrop, or a simple baseline (linear, last, mean, nearest)."""
+    """raindrop, grud, mtand, ipnet, brits, grin, trees, or a simple baseline: linear, last, mean, nearest."""
     preset: str = "tuned"
     """tuned, the best we know."""
     statics: Words = ()
@@ -113,6 +113,7 @@ def apply_imputer(
     coverage: float | None = None,
     part: Part = "all",
     unknown_sensors: Literal["error", "ignore"] = "error",
+    require_signature: Path | None = None,
     options: TableOptions = DEFAULT,
 ) -> None:
     """Fill the gaps of a table: each sensor at its typical interval, wherever it was silent for longer.
@@ -127,6 +128,7 @@ def apply_imputer(
         coverage: how often the intervals contain the true reading; 0.9 where not given.
         part: all samples, or train, val or test of the run's own split.
         unknown_sensors: readings of sensors that were never read in training are an error, or ignored.
+        require_signature: file with a key; a run that was not signed with it (`raindrop sign`) is refused.
     """
     from raindrop.files import refuse_to_overwrite
 
@@ -137,12 +139,12 @@ def apply_imputer(
     if out is not None:
         refuse_to_overwrite(out)
     _check(readings, every, queries, coverage)
-    imputer = load_run(run, "imputer").set_params(unknown_sensors=unknown_sensors, progress=True)
-    table = select_run_part(read_table(data, options), run, part)
+    imputer = load_run(run, "imputer", key=require_signature).set_params(unknown_sensors=unknown_sensors, progress=True)
+    table = select_run_part(read_table(data, options), run, part, imputer)
     at = _queries(imputer, table, every, queries)
     filled = imputer.fill_readings(table, "gaps" if at is None else at, coverage=0.9 if coverage is None else coverage)
     if readings is not None:
-        filled.write(readings)
+        (filled if queries else filled.with_dates()).write(readings)
         console.print(f"wrote {len(filled):,} filled readings to {escape(str(readings))}")
     if out is not None:
         complete = filled.fill()
@@ -163,6 +165,7 @@ def apply_forecaster(
     coverage: float | None = None,
     part: Part = "all",
     unknown_sensors: Literal["error", "ignore"] = "error",
+    require_signature: Path | None = None,
     options: ReadOptions = DEFAULT,
 ) -> None:
     """Forecast the readings of a table after the cutoff, with intervals.
@@ -177,18 +180,21 @@ def apply_forecaster(
         coverage: how often the intervals contain the true reading; 0.9 where not given.
         part: all samples, or train, val or test of the run's own split.
         unknown_sensors: readings of sensors that were never read in training are an error, or ignored.
+        require_signature: file with a key; a run that was not signed with it (`raindrop sign`) is refused.
     """
     _check(out, every, queries, coverage)
     if every is None and queries is None:
         raise ConfigError("Which readings? Give --every 1.0 for regular times, or --queries FILE for your own.")
-    forecaster = load_run(run, "forecaster").set_params(unknown_sensors=unknown_sensors, progress=True)
+    forecaster = load_run(run, "forecaster", key=require_signature).set_params(
+        unknown_sensors=unknown_sensors, progress=True
+    )
     if cutoff is not None:
         forecaster.set_params(cutoff=parse_cutoff(cutoff))
         forecaster.resolved()  # checks it
-    table = select_run_part(read_table(data, options), run, part)
+    table = select_run_part(read_table(data, options), run, part, forecaster)
     asked = _queries(forecaster, table, every, queries)
     forecasts = forecaster.readings_at(table, asked, coverage=0.9 if coverage is None else coverage)
-    forecasts.write(out)
+    (forecasts if queries else forecasts.with_dates()).write(out)
     console.print(f"wrote {len(forecasts):,} forecasts to {escape(str(out))}")
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.markup import escape
@@ -13,6 +11,7 @@ from rich.markup import escape
 from raindrop.cli.samples import (
     console,
     drop_unlabelled,
+    find_run_parts,
     labelled_samples,
     load_run,
     select_run_part,
@@ -20,6 +19,7 @@ from raindrop.cli.samples import (
 from raindrop.cli.table_options import DEFAULT, TableOptions, Words, read_table
 from raindrop.cli.train import with_label_of
 from raindrop.errors import ConfigError
+from raindrop.files import read_json
 
 if TYPE_CHECKING:  # torch and polars load only when a command needs them
     from raindrop.estimators import SampleEstimator
@@ -40,6 +40,7 @@ def explain(
     seeds: Folders = (),
     unknown_sensors: Literal["error", "ignore"] = "error",
     seed: int = 0,
+    require_signature: Path | None = None,
     options: TableOptions = DEFAULT,
 ) -> None:
     """Write an HTML report: metrics of a trained model on a table, its sensor graphs, and explanations by sample.
@@ -55,17 +56,22 @@ def explain(
         seeds: runs of the same model with other seeds, to see whether their graphs agree.
         unknown_sensors: readings of sensors that training never saw are an error, or ignored.
         seed: of the choice of samples, of hidden sensors and of every random draw.
+        require_signature: file with a key; a run that was not signed with it (`raindrop sign`) is refused.
     """
     from raindrop.report import check_report_path, report_on, write_report
 
     check_report_path(out)
-    estimator = load_run(run, "samples", otherwise=f"raindrop report {run} {data} --out {out}").set_params(
-        unknown_sensors=unknown_sensors
+    instead = f"raindrop report {run} {data} --out {out}"
+    estimator, *other_seeds = (
+        load_run(each, "samples", otherwise=instead if each == run else "", key=require_signature).set_params(
+            unknown_sensors=unknown_sensors
+        )
+        for each in (run, *seeds)
     )
-    other_seeds = [load_run(other, "samples").set_params(unknown_sensors=unknown_sensors) for other in seeds]
     table = with_label_of(estimator, read_table(data, options), label)
-    chosen = drop_unlabelled({"test": select_run_part(table, run, part)}, list(estimator.task_.labels))["test"]
-    notes = {"Samples": _which_samples(run, part, len(table) - len(chosen)), **_conversion_notes(data)}
+    chosen = select_run_part(table, run, part, estimator)
+    chosen = drop_unlabelled({"test": chosen}, list(estimator.task_.labels))["test"]
+    notes = {"Samples": _which_samples(estimator, part, len(table) - len(chosen)), **_conversion_notes(data)}
     with console.status("training trees as a baseline ..."):
         baselines = _trees(run, table, estimator) if trees else {}
     with console.status("explaining every sample ..."):
@@ -95,6 +101,7 @@ def report(
     cases: int = 24,
     unknown_sensors: Literal["error", "ignore"] = "error",
     seed: int = 0,
+    require_signature: Path | None = None,
     options: TableOptions = DEFAULT,
 ) -> None:
     """Write an HTML report of a run: its model card, settings and training history.
@@ -110,13 +117,14 @@ def report(
         cases: how many gaps or forecasts can be selected on the page.
         unknown_sensors: readings of sensors that training never saw are an error, or ignored.
         seed: of what is hidden and of the choice of cases.
+        require_signature: file with a key; a run that was not signed with it (`raindrop sign`) is refused.
     """
     from raindrop.estimators import load
     from raindrop.estimators.readings import ReadingsEstimator
     from raindrop.report import check_report_path, report_on_readings, report_on_run, write_report
 
     path = run / "report.html" if out is None else out
-    estimator = load(run).set_params(unknown_sensors=unknown_sensors)
+    estimator = load(run, key=require_signature).set_params(unknown_sensors=unknown_sensors)
     check_report_path(path)
     name = run.resolve().name
     if isinstance(estimator, ReadingsEstimator):
@@ -125,8 +133,8 @@ def report(
             more = f"for errors and gaps: raindrop report {run} DATA --out {path.name}"
         else:
             table = read_table(data, options)
-            chosen = select_run_part(table, run, part)
-            notes = {"Samples": _which_samples(run, part, len(table) - len(chosen)), **_conversion_notes(data)}
+            chosen = select_run_part(table, run, part, estimator)
+            notes = {"Samples": _which_samples(estimator, part, len(table) - len(chosen)), **_conversion_notes(data)}
             with console.status("hiding readings and filling gaps ..."):
                 content = report_on_readings(
                     estimator, chosen, notes=notes, cases=cases, seed=seed, title=f"{name} on {data.resolve().name}"
@@ -146,8 +154,8 @@ def report(
     console.print(escape(more))
 
 
-def _which_samples(run: Path, part: str, left_out: int) -> str:
-    if part == "all" or not (run / "split.parquet").exists():
+def _which_samples(estimator: Any, part: str, left_out: int) -> str:
+    if part == "all" or estimator.split_checksum_ is None:
         return "all of the table, which may include samples that the model was trained on"
     unseen = "those of the table that were not used for training or validation"
     return f"{unseen if part == 'auto' else f'the part {part!r} of the run'}; {left_out:,} others were left out"
@@ -156,7 +164,7 @@ def _which_samples(run: Path, part: str, left_out: int) -> str:
 def _conversion_notes(data: Path) -> dict[str, str]:
     """What a converter left out or changed, where conversion.json beside the table lists it."""
     try:
-        changes = json.loads((data / "conversion.json").read_text(encoding="utf-8"))["changes"]
+        changes = read_json(data / "conversion.json")["changes"]
         lines = [f"{row['count']:,} {row['unit']}: {row['reason']}" for row in changes]
     except (OSError, ValueError, KeyError, TypeError):
         return {}
@@ -168,20 +176,14 @@ def _trees(run: Path, table: EventTable, estimator: SampleEstimator) -> dict[str
 
     None where the model is trees itself. Their settings are the defaults.
     """
-    if estimator.model == "trees" or not (run / "split.parquet").exists():
+    found = None if estimator.model == "trees" else find_run_parts(table, run, estimator)
+    if found is None:
         return {}
-    parts = {name: _part(run, table, name, estimator.task_.labels) for name in ("train", "val")}
-    if parts["train"] is None:
+    labelled = labelled_samples(table, estimator.task_.labels)
+    parts = {name: table[found.is_in(name) & labelled] for name in ("train", "val")}
+    if not len(parts["train"]):
         return {}
     defaults = ("model", "preset", "config", "calibrate", "class_weight")
     same = {name: value for name, value in estimator.get_params().items() if name not in defaults}
-    return {"Trees": type(estimator)("trees", **same).fit(parts["train"], validation=parts["val"])}
-
-
-def _part(run: Path, table: EventTable, name: str, labels: Sequence[str]) -> EventTable | None:
-    """The labelled samples of one part of the run's split; None where there are none."""
-    import polars as pl
-
-    listed = pl.read_parquet(run / "split.parquet").filter(pl.col("part") == name)["sample"]
-    chosen = table[table.samples["sample"].is_in(listed.implode()).to_numpy() & labelled_samples(table, labels)]
-    return chosen if len(chosen) else None
+    validation = parts["val"] if len(parts["val"]) else None
+    return {"Trees": type(estimator)("trees", **same).fit(parts["train"], validation=validation)}

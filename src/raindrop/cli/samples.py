@@ -16,18 +16,22 @@ if TYPE_CHECKING:  # torch and polars load only when a command needs them
     from numpy.typing import NDArray
 
     from raindrop.table.event_table import EventTable
+    from raindrop.table.run_split import FoundParts
 
 console = Console(soft_wrap=True, highlight=False)
 
 
-def load_run(run: Path, kind: Literal["samples", "imputer", "forecaster"], *, otherwise: str = "") -> Any:
+def load_run(
+    run: Path, kind: Literal["samples", "imputer", "forecaster"], *, otherwise: str = "", key: Path | None = None
+) -> Any:
     """The estimator that a run holds; where it is of another kind, an error names the command for it.
 
     otherwise: that command, where it is not the one that applies the run.
+    key: file with the key that the run must be signed with.
     """
     from raindrop.estimators import Forecaster, Imputer, SampleEstimator, load
 
-    estimator = load(run)
+    estimator = load(run, key=key)
     kinds = {"samples": SampleEstimator, "imputer": Imputer, "forecaster": Forecaster}
     if isinstance(estimator, kinds[kind]):
         return estimator
@@ -104,28 +108,37 @@ def labelled_samples(table: EventTable, labels: Sequence[str]) -> NDArray[np.boo
     return np.any([c.is_not_null().to_numpy() for c in columns], axis=0) if columns else table.labelled
 
 
-def select_run_part(table: EventTable, run: Path, part: str) -> EventTable:
+def select_run_part(table: EventTable, run: Path, part: str, estimator: Any) -> EventTable:
     """The samples of `table` in `part` of the run's split.
 
     'auto' leaves out the samples that the run was trained or validated on; 'all' is the whole table.
     """
-    import polars as pl
-
-    path = run / "split.parquet"
-    if part == "all" or (part == "auto" and not path.exists()):
+    found = None if part == "all" else find_run_parts(table, run, estimator)
+    if found is None:
+        if part not in ("auto", "all"):
+            raise ConfigError(f"{run}: the run has no split, so there is no part '{part}'. Use --part all.")
         return table
-    if not path.exists():
-        raise ConfigError(f"{run}: the run has no split, so there is no part '{part}'. Use --part all.")
-    split = pl.read_parquet(path)
+    for number, what, taken_as in (
+        (found.changed, "have the id of one of the run's but other readings", "it"),
+        (found.renamed, "have the readings of one of the run's under another id", "it"),
+        (found.same_ids, "have the id of one of the run's, but none has its readings", "other samples"),
+    ):
+        if number:
+            console.print(f"note: {number:,} samples {what}; they count as {taken_as}")
     part_name = "test" if part == "auto" else part
-    ids_in_part = split.filter(pl.col("part") == part_name)["sample"]
-    selected = table.samples["sample"].is_in(ids_in_part.implode()).to_numpy()
-    in_split = table.samples["sample"].is_in(split["sample"].implode()).to_numpy()
-    if part == "auto" and not in_split.any():
-        return table  # none of these samples belongs to the run
+    selected = found.is_in(None, "test") if part == "auto" else found.is_in(part_name)
     if not selected.any():
-        raise ConfigError(f"{run}: none of the table's samples is in part '{part_name}' of its split. Use --part all.")
-    if part == "auto":
-        selected |= ~in_split
+        what = "was left out of training" if part == "auto" else f"is in part '{part_name}' of its split"
+        raise ConfigError(f"{run}: none of the table's {len(table):,} samples {what}. Use --part all to take them all.")
+    if part == "auto" and not selected.all():
         console.print(f"leaving out {int((~selected).sum()):,} samples that the run was trained or validated on")
     return table[selected]
+
+
+def find_run_parts(table: EventTable, run: Path, estimator: Any) -> FoundParts | None:
+    """Which part of the run's split each sample of a table belongs to; None where the run has no split."""
+    from raindrop.estimators.persistence import read_split
+
+    if estimator.split_checksum_ is None:
+        return None
+    return read_split(run, estimator.split_checksum_).find(table)

@@ -75,6 +75,7 @@ def read_table(
     statics: Sequence[str] = (),
     group: str | None = None,
     cutoff: str | None = None,
+    verify: bool = False,
 ) -> EventTable:
     """The table in a folder or in files; roles that are given replace those it was written with."""
     from raindrop.table.event_table import EventTable
@@ -85,7 +86,7 @@ def read_table(
     paths = [data] if isinstance(data, Path) else list(data)
     is_folder = len(paths) == 1 and (paths[0].is_dir() or not paths[0].suffix)
     if is_folder and not wide and samples_file is None:
-        return EventTable.read(paths[0], **chosen)
+        return EventTable.read(paths[0], verify=verify, **chosen)
     if any(path.is_dir() for path in paths):
         paths = _files_of_folder(paths)
     return EventTable.from_files(*paths, samples=samples_file, wide=wide, **chosen)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
+from cyclopts import Parameter
 from rich.markup import escape
 
 from raindrop.cli.samples import console
@@ -85,6 +86,7 @@ def inspect(
     statics: Words = (),
     group: str | None = None,
     picture: Path | None = None,
+    verify: Annotated[bool, Parameter(negative=())] = False,
     seed: int = 0,
     options: TableOptions = DEFAULT,
 ) -> None:
@@ -96,12 +98,19 @@ def inspect(
         statics: columns of the samples table to use as static attributes.
         group: column of the samples table whose values a split keeps together.
         picture: also draw it, as .png, .svg or .pdf.
+        verify: compare every byte of the folder with what was written, however large it is.
         seed: of the samples that are looked at closely where there are many.
     """
+    from raindrop.table.folder_checks import CHECKED, VERIFIED
     from raindrop.table.overview import overview
 
-    table = read_table(data, options, label=label, statics=statics, group=group)
+    was_written = (data / "table.json").exists()
+    if verify and not was_written:
+        raise ConfigError(f"{data}: there is no table.json with checksums to verify it by; leave --verify out.")
+    table = read_table(data, options, label=label, statics=statics, group=group, verify=verify)
     console.print(escape(repr(table)))
+    if was_written:
+        console.print(VERIFIED if verify else CHECKED)
     about = overview(table, seed=seed)
     console.print(about)
     if picture is not None:

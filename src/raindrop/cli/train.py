@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from rich.markup import escape
 from rich.table import Table
 
+from raindrop.cli.decisions import print_decisions, print_threshold, threshold_rule
 from raindrop.cli.hidden_readings import HiddenReadings, evaluate_readings, refuse_options_of_other_runs
 from raindrop.cli.samples import (
     console,
@@ -47,9 +48,12 @@ def train(
     config: Path | None = None,
     set: Words = (),
     calibrate: Literal["none", "temperature", "isotonic"] | None = None,
+    sensitivity: float | None = None,
+    cost_ratio: float | None = None,
     device: str = "cpu",
     threads: int | None = None,
     resume: bool = False,
+    start_from: Path | None = None,
     tensorboard: bool = False,
     options: TableOptions = DEFAULT,
 ) -> None:
@@ -60,8 +64,10 @@ def train(
         out: folder for the run: checkpoint, log and the model.
         task: what is predicted, such as one of several classes (classification), several yes/no labels (multilabel) or
             quantities (regression); an unknown name lists all tasks.
-        model: which model.
-        preset: tuned (the best we know) or paper (as published).
+        model: raindrop, transformer, trans_mean, grud, mtand, trees, blend, seft, ipnet, dgm2, mtgnn or odernn;
+            `raindrop models` says when to use which.
+        preset: tuned (to predict well), paper (to compare with published results) or, of raindrop, graph (to look at
+            the sensor graph).
         label: column of the samples table to predict; several for multilabel and regression.
         positive: of two classes, the one that AUROC and AUPRC are about; the last in sorted order where not given.
         class_weight: balanced lets all classes count the same in the loss.
@@ -71,11 +77,17 @@ def train(
         split: random (80 % training, 10 % validation, 10 % test), none (train on all), or FILE:1 for split 1 of a file.
         seed: of the split, the weights and the batches.
         config: TOML file with the groups [model] and [train].
-        set: single settings, such as train.epochs=5 model.prune=0.3.
+        set: single settings, such as train.epochs=5 model.prune=0.3; `raindrop settings MODEL` lists all of them.
         calibrate: fit probabilities to the validation samples, by a temperature or by isotonic regression.
+        sensitivity: predict the positive class from the probability on that finds this share of the positive validation
+            samples, such as 0.9; by default the most probable class is predicted.
+        cost_ratio: the same from the probability on with the lowest cost on the validation samples, where a missed
+            positive costs this many times as much as a false alarm.
         device: cpu, cuda, mps, or auto for the best there is.
         threads: how many to compute with; one unless OMP_NUM_THREADS says otherwise.
-        resume: continue the run in OUT where it was stopped; the same as a new run where there is none.
+        resume: continue the run in OUT where it was stopped, or, with more train.epochs, where it ended; the same as a
+            new run where there is none.
+        start_from: folder of a run of the same model and settings, on other data, whose weights training starts from.
         tensorboard: also write TensorBoard logs to OUT/tensorboard.
     """
     from raindrop import config as configs
@@ -94,6 +106,7 @@ def train(
         class_weight=class_weight,
         loss=loss,
         calibrate=calibrate,
+        threshold=threshold_rule(sensitivity, cost_ratio),
         unknown_sensors="ignore",  # all parts are of one table: a rare sensor may be missing from training
         device=device,
         threads=threads,
@@ -108,11 +121,18 @@ def train(
     distributed.join()
     try:
         estimator.fit(
-            parts["train"], validation=parts.get("val"), run=out, resume=True, tensorboard=tensorboard, parts=parts
+            parts["train"],
+            validation=parts.get("val"),
+            run=out,
+            resume=True,
+            tensorboard=tensorboard,
+            parts=parts,
+            start_from=None if start_from is None else load_run(start_from, "samples"),
         )
         console.quiet = distributed.rank() != 0
         print_positive(estimator, chosen=positive is not None)
         print_mixture(estimator)
+        print_threshold(estimator)
         _print_summary(estimator, parts)  # by all processes: they share the work
         console.print(f"wrote the model to {escape(str(out))}")
     finally:
@@ -135,6 +155,7 @@ def evaluate(
     seed: int = 0,
     unknown_sensors: Literal["error", "ignore"] = "error",
     out: Path | None = None,
+    require_signature: Path | None = None,
     options: ReadOptions = DEFAULT,
 ) -> None:
     """How good a trained model is on a table, also with sensors hidden.
@@ -157,13 +178,14 @@ def evaluate(
         seed: of what is hidden and of the bootstrap.
         unknown_sensors: readings of sensors that were never read in training are an error, or ignored.
         out: JSON file for the metrics.
+        require_signature: file with a key; a run that was not signed with it (`raindrop sign`) is refused.
     """
     from raindrop.estimators import load
     from raindrop.estimators.readings import ReadingsEstimator
     from raindrop.files import refuse_to_overwrite, write_json
     from raindrop.table.hide import hide_random_sensors
 
-    estimator = load(run).set_params(unknown_sensors=unknown_sensors)
+    estimator = load(run, key=require_signature).set_params(unknown_sensors=unknown_sensors)
     task = estimator.task_
     refuse_options_of_other_runs(
         estimator,
@@ -184,30 +206,34 @@ def evaluate(
         table = read_table(data, options)
     else:
         table = with_label_of(estimator, read_table(data, options, cutoff=cutoff), label)
-    chosen = select_run_part(table, run, part) if split is None else select_split_part(table, split, part)
+    chosen = select_run_part(table, run, part, estimator) if split is None else select_split_part(table, split, part)
     if predicts_readings:
         hidden = HiddenReadings(hide_readings, hide_blocks, hide_sensors, horizons, parse_cutoff(cutoff), seed)
         return evaluate_readings(estimator, chosen, hidden, out)
     chosen = drop_unlabelled({"test": chosen}, list(task.labels))["test"]
     truth = estimator.truth(chosen)
     results: list[dict[str, Any]] = []
+    complete = estimator.predictions(chosen)
     for share in (0.0, *hide_sensors):
         visible = hide_random_sensors(chosen, share, seed=seed) if share else chosen
-        predicted = estimator.predictions(visible)
+        predicted = estimator.predictions(visible) if share else complete
         result: dict[str, Any] = {"hidden": share, **task.evaluate(truth, predicted)}
         if intervals:
             drawn = task.bootstrap(truth, predicted, seed=seed)
             result["intervals"] = {name: [interval.low, interval.high] for name, interval in drawn.items()}
         results.append(result)
     columns = Table("", "all sensors", *(f"{share:.0%} hidden" for share in hide_sensors))
-    for name in (key for key in results[0] if key not in ("hidden", "intervals")):
+    by_class = task.parts_are_classes
+    for name in (key for key in results[0] if key not in ("hidden", "intervals") and not (by_class and "/" in key)):
         columns.add_row(escape(task.title(name)), *(_with_interval(row, name) for row in results))
     console.print(columns)
+    confusion = print_decisions(estimator, truth, complete, results[0])
+    print_threshold(estimator)
     print_mixture(estimator)
     balance = task.describe(truth)
     console.print(f"{len(chosen):,} samples, {escape(balance)}")
     if out is not None:
-        about = {"samples": len(chosen), "task": task.name, "labels": list(task.labels), "about": balance}
+        about = {"samples": len(chosen), "task": task.name, "labels": list(task.labels), "about": balance, **confusion}
         write_json(out, {**about, "results": results})
         console.print(f"wrote the metrics to {escape(str(out))}")
 
@@ -221,6 +247,7 @@ def predict(
     part: Literal["all", "train", "val", "test"] = "all",
     coverage: float | None = None,
     by_class: bool = False,
+    require_signature: Path | None = None,
     options: TableOptions = DEFAULT,
 ) -> None:
     """Predictions for every sample of a table: class probabilities, labels or quantities. Needs no labels.
@@ -233,6 +260,7 @@ def predict(
         part: all samples, or train, val or test of the run's own split.
         coverage: also give the possible classes, or an interval, that contain the truth this often, such as 0.9.
         by_class: let the coverage hold for each class by itself, however rare it is.
+        require_signature: file with a key; a run that was not signed with it (`raindrop sign`) is refused.
     """
     from raindrop.tasks.conformal import require_coverage
     from raindrop.tasks.predictions import require_writable
@@ -240,13 +268,16 @@ def predict(
     require_writable(out)
     if coverage is not None:
         require_coverage(coverage)
-    estimator = load_run(run, "samples").set_params(unknown_sensors=unknown_sensors, progress=True)
+    estimator = load_run(run, "samples", key=require_signature).set_params(
+        unknown_sensors=unknown_sensors, progress=True
+    )
     if by_class and not estimator.task_type.coverage_by_class:
         raise ConfigError(f"--by-class has no effect with the task '{estimator.task_type.name}'; leave it out.")
-    chosen = select_run_part(read_table(data, options), run, part)
+    chosen = select_run_part(read_table(data, options), run, part, estimator)
     by = {"by_class": True} if by_class else {}
     predicted = estimator.predict_table(chosen, coverage=coverage, **by)
     predicted.write(out)
+    print_threshold(estimator)
     if predicted.unsure is not None:
         unsure = int(predicted.unsure.sum())
         console.print(

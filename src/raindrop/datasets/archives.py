@@ -10,7 +10,7 @@ import hashlib
 import io
 import lzma
 import os
-import shutil
+import stat
 import tarfile
 import tempfile
 import zipfile
@@ -21,11 +21,14 @@ from pathlib import Path
 from typing import IO, Any
 
 from raindrop.datasets.conversion import Report, Source
+from raindrop.datasets.limits import MAX_DEPTH, Budget, require_regular_file
 from raindrop.errors import DataError
 
 TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz")
 SUFFIXES = (*TAR_SUFFIXES, ".zip")
-ARCHIVE_ERRORS = (EOFError, OSError, lzma.LZMAError, zlib.error, tarfile.TarError, zipfile.BadZipFile, RuntimeError)
+MAX_PADDING = 64 << 20
+ARCHIVE_ERRORS = (EOFError, OSError, lzma.LZMAError, zlib.error, tarfile.TarError, zipfile.BadZipFile, RuntimeError,
+                  NotImplementedError, ValueError)  # fmt: skip
 """Raised by the readers of truncated, damaged or encrypted archives."""
 
 
@@ -73,21 +76,31 @@ def skip_repeats(members: Iterable[Member], report: Report) -> Iterator[Member]:
             )
 
 
-def _members_of_path(path: Path, matches: Callable[[str], object]) -> Iterator[Member]:
+def _members_of_path(
+    path: Path, matches: Callable[[str], object], above: frozenset[str] = frozenset()
+) -> Iterator[Member]:
     if path.is_dir():
+        place = os.path.realpath(path)
+        if place in above:
+            raise DataError(f"{path}: a link to a folder that contains it, so it has no end. Remove the link.")
         for inner in sorted(path.iterdir()):
             if inner.is_dir() or is_archive(inner.name) or matches(inner.name):
-                yield from _members_of_path(inner, matches)
+                yield from _members_of_path(inner, matches, above | {place})
     elif is_archive(path.name):
+        require_regular_file(path)
+        budget = Budget(str(path), path.stat().st_size)
         try:
             with open(path, "rb") as file:
-                yield from _members_of_archive(file, path.name, str(path), matches)
+                yield from _members_of_archive(file, path.name, str(path), matches, budget)
+        except DataError:
+            raise
         except ARCHIVE_ERRORS as error:
             raise DataError(
                 f"{path}: the archive is truncated or damaged ({_reason(error)}).\nDownload or copy it again."
             ) from None
     elif matches(path.name):
         try:
+            require_regular_file(path)
             yield Member(str(path), path.name, path.read_bytes())
         except OSError as error:
             raise DataError(f"{path}: cannot be read ({_reason(error)}).") from None
@@ -100,25 +113,40 @@ def is_archive(name: str) -> bool:
     return name.casefold().endswith(SUFFIXES)
 
 
-def _members_of_archive(file: IO[bytes], name: str, path: str, matches: Callable[[str], object]) -> Iterator[Member]:
+def _members_of_archive(
+    file: IO[bytes], name: str, path: str, matches: Callable[[str], object], budget: Budget, depth: int = 1
+) -> Iterator[Member]:
+    if depth > MAX_DEPTH:
+        raise DataError(f"{path}: an archive inside {MAX_DEPTH} others. Unpack it yourself and give the folder.")
     if name.casefold().endswith(".zip"):
-        yield from _zip_members(file, path, matches)
+        yield from _zip_members(file, path, matches, budget, depth)
     else:
-        yield from _tar_members(file, name.casefold(), path, matches)
+        yield from _tar_members(file, name.casefold(), path, matches, budget, depth)
 
 
-def _tar_members(file: IO[bytes], name: str, path: str, matches: Callable[[str], object]) -> Iterator[Member]:
+def _tar_members(
+    file: IO[bytes], name: str, path: str, matches: Callable[[str], object], budget: Budget, depth: int
+) -> Iterator[Member]:
     """The members of a tar file. `tarfile` accepts a stream that ends early, so the end marker is checked here."""
     stream = _TailRecorder(_decompress(file, name))
     with tarfile.open(fileobj=stream, mode="r|") as tar:
         for entry in tar:
-            base = os.path.basename(entry.name)
+            base, place = os.path.basename(entry.name), f"{path}/{entry.name}"
+            budget.count(place)
+            if entry.issparse() or (not (entry.isfile() or entry.isdir()) and (matches(base) or is_archive(base))):
+                raise DataError(
+                    f"{place}: not a plain file but a link, pipe, device or sparse file; such are not read."
+                )
+            budget.announce(place, entry.size)
             if entry.isfile() and (matches(base) or is_archive(base)):
                 content = tar.extractfile(entry)
                 assert content is not None  # it is a file
-                yield from _members_of_entry(content, base, f"{path}/{entry.name}", matches)
-    while stream.read(1 << 20):
-        pass
+                yield from _members_of_entry(content, base, place, matches, budget, depth)
+    for _ in range(MAX_PADDING >> 20):
+        if not stream.read(1 << 20):
+            break
+    else:
+        raise DataError(f"{path}: more than {MAX_PADDING >> 20} MiB follow the end of the archive.")
     if stream.tail.strip(b"\0") or len(stream.tail) < 1024:
         raise EOFError("it ends before its end marker")
 
@@ -141,24 +169,32 @@ class _TailRecorder(io.RawIOBase):
         return data
 
 
-def _zip_members(file: IO[bytes], path: str, matches: Callable[[str], object]) -> Iterator[Member]:
+def _zip_members(
+    file: IO[bytes], path: str, matches: Callable[[str], object], budget: Budget, depth: int
+) -> Iterator[Member]:
     with zipfile.ZipFile(file) as archive:
         for entry in archive.infolist():
-            base = os.path.basename(entry.filename)
+            base, place = os.path.basename(entry.filename), f"{path}/{entry.filename}"
+            budget.count(place)
             if not entry.is_dir() and (matches(base) or is_archive(base)):
+                if stat.S_ISLNK(entry.external_attr >> 16):
+                    raise DataError(f"{place}: not a plain file but a link; such are not read.")
+                budget.announce(place, entry.file_size)
                 with archive.open(entry) as content:
-                    yield from _members_of_entry(content, base, f"{path}/{entry.filename}", matches)
+                    yield from _members_of_entry(content, base, place, matches, budget, depth)
 
 
-def _members_of_entry(content: IO[bytes], name: str, path: str, matches: Callable[[str], object]) -> Iterator[Member]:
+def _members_of_entry(
+    content: IO[bytes], name: str, path: str, matches: Callable[[str], object], budget: Budget, depth: int
+) -> Iterator[Member]:
     """A file in an archive, or the members of an archive inside an archive."""
     if matches(name):
-        yield Member(path, name, content.read())
+        yield Member(path, name, budget.read(content, path))
         return
     with tempfile.TemporaryFile() as copy:  # an archive must be seekable, an entry of another archive is not
-        shutil.copyfileobj(content, copy, 1 << 20)
+        budget.read(content, path, copy)
         copy.seek(0)
-        yield from _members_of_archive(copy, name, path, matches)
+        yield from _members_of_archive(copy, name, path, matches, budget, depth + 1)
 
 
 def _reason(error: BaseException) -> str:

@@ -14,7 +14,8 @@ import polars as pl
 from raindrop.errors import DataError
 from raindrop.files import write_json
 from raindrop.table.event_table import EventTable
-from raindrop.table.split_files import Split
+from raindrop.table.split_files import Split, write_splits
+from raindrop.table.store import Writer
 
 Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """A folder or archive, or several of them."""
@@ -82,11 +83,23 @@ class Conversion:
         reasons = {reason: number for unit, reason, number in report.rows() if unit in ("rows", "readings")}
         return cls(replace(table, dropped=reasons), report, splits)
 
-    def write(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write the table, with the report as `conversion.json` in its folder."""
-        path = self.table.write(folder, overwrite=overwrite)
-        write_json(path / "conversion.json", self.report.to_dict())
-        return path
+    def write(
+        self, folder: str | os.PathLike[str], *, overwrite: bool = False, splits: Mapping[int, Split] | None = None
+    ) -> Path:
+        """Write the table's folder, with the report as `conversion.json` and, if there are any, the splits.
+
+        `splits` are written where the conversion has none of its own. The folder appears when all files are complete.
+        """
+        beside: dict[str, Writer] = {"conversion.json": lambda path: write_json(path, self.report.to_dict())}
+        chosen = splits if self.splits is None else self.splits
+        if chosen:
+            beside[self.splits_file] = lambda path: write_splits(path, chosen)
+        return self.table.write(folder, overwrite=overwrite, beside=beside)
+
+    @property
+    def splits_file(self) -> str:
+        """The name of the file with the splits: by the table's group, or the published ones."""
+        return "splits.parquet" if self.splits is None else f"splits_by_{self.table.roles.group}.parquet"
 
 
 def concatenate(tables: Sequence[EventTable]) -> EventTable:

@@ -6,10 +6,10 @@ A file gets its name only when it is complete and its checksum is right; until t
 from __future__ import annotations
 
 import http.client
-import json
 import os
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from raindrop.datasets.publishers import Listing, Publication, Remote
-from raindrop.errors import DataError, format_count
-from raindrop.files import file_checksum, write_json
-from raindrop.table.split_files import read_positions
+from raindrop.datasets.publishers import Listing, Publication, Remote, entries_checksum
+from raindrop.errors import DataError, format_count, reading
+from raindrop.files import file_checksum, read_json, write_json
+from raindrop.table.npy_positions import read_positions
 
 CHUNK = 1 << 18
 RETRY_STATUS = (408, 425, 429, 500, 502, 503, 504)
@@ -60,8 +60,8 @@ class Fetcher:
         record = self.folder / RECORD_NAME
         if record.exists():
             try:
-                self.checksums = dict(json.loads(record.read_text(encoding="utf-8")))
-            except ValueError:
+                self.checksums = dict(read_json(record))
+            except (ValueError, TypeError):
                 raise DataError(f"{record}: damaged. Delete it to have the files checked and recorded again.") from None
 
     # ---------------------------------------------------------------- one file
@@ -144,9 +144,12 @@ class Fetcher:
             if tag:
                 headers["If-Range"] = tag
         request = urllib.request.Request(remote.address, headers=headers)
-        with urllib.request.urlopen(request, timeout=self.timeout) as response:
+        opener = urllib.request.build_opener(_NamedHostsOnly(remote))
+        with opener.open(request, timeout=self.timeout) as response:
             done = _first_byte(response, size)
             length = response.headers.get("Content-Length")
+            if length is not None and not length.strip().isdecimal():
+                raise ConnectionError(f"the server announced {length!r} as the length of the file")
             total = done + int(length) if length is not None else None
             with _PartialFile(partial, done, response.headers.get("ETag") or "") as file:
                 progress(remote.path, done, total)
@@ -186,16 +189,46 @@ class Fetcher:
 
     def _read_listing(self, listing: Listing) -> list[Remote]:
         name = listing.address.rsplit("/", 1)[-1]
-        lines = self.fetch(Remote(listing.address, name)).read_text(encoding="utf-8").splitlines()
+        file = self.fetch(Remote(listing.address, name))
+        with reading(file, "a list of files and their checksums"):
+            lines = file.read_text(encoding="utf-8").splitlines()
         remotes = []
         for line in lines:
             checksum, _, path = line.partition(" ")
             path = path.strip().removeprefix("*").removeprefix("./")
-            if path.startswith(listing.prefix) and ".." not in path:
+            if path.startswith(listing.prefix):
                 remotes.append(Remote(listing.root + path, path.removeprefix(listing.prefix), sha256=checksum))
         if not remotes:
             raise DataError(f"{listing.address}: the list names no file below '{listing.prefix}'.")
+        entries = [(remote.path, str(remote.sha256)) for remote in remotes]
+        if listing.sha256 is not None and entries_checksum(entries) != listing.sha256:
+            raise DataError(
+                f"{listing.address}: the list of {len(entries):,} files is not the one that this version of raindrop "
+                "knows; the publisher has changed it, or something on the way alters it. Nothing was downloaded."
+            )
         return remotes
+
+
+class _NamedHostsOnly(urllib.request.HTTPRedirectHandler):
+    """Follows a redirect to the host of the address or one that is named with it, and never from HTTPS to HTTP."""
+
+    def __init__(self, remote: Remote):
+        self.scheme, self.host = _scheme_and_host(remote.address)
+        self.hosts = {self.host, *remote.hosts}
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        scheme, host = _scheme_and_host(newurl)
+        if scheme not in ("https", self.scheme) or host not in self.hosts:
+            raise DataError(
+                f"{req.full_url}: the server redirects to {newurl[:200]!r}, which is not a place that its publisher "
+                "named. Nothing was downloaded from there."
+            )
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _scheme_and_host(address: str) -> tuple[str, str]:
+    parts = urllib.parse.urlsplit(address)
+    return parts.scheme, parts.netloc
 
 
 class _PartialFile:

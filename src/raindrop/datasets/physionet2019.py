@@ -63,6 +63,8 @@ PUBLICATION = Publication(
         address=f"{PHYSIONET}/challenge-2019/1.0.0/SHA256SUMS.txt",
         root=f"{PHYSIONET}/challenge-2019/1.0.0/",
         prefix="training/",
+        # of the 40,336 files in the archives above, which the list must name
+        sha256="86486f6800a3964441342546f0848051258d2b81d5d0f3504c777e81d514ca0e",
     ),
     licence="Creative Commons Attribution 4.0; the splits: MIT",
     page="https://physionet.org/content/challenge-2019/1.0.0/",

@@ -51,6 +51,8 @@ def planted_graph(
     Each sample has about `times` irregular timestamps. Each sensor is read at some of them, and one in ten sensors of a
     sample is missing entirely. The statics are `age` and `site`; the label depends weakly on `age`.
     """
+    if num_samples < 1 or seed < 0:
+        raise ConfigError(f"{num_samples} samples with seed {seed}: there is at least 1 sample, and a seed from 0 on.")
     if num_edges < 1 or 2 * num_edges > num_sensors:
         raise ConfigError(f"{num_edges} edges need at least {2 * max(num_edges, 1)} sensors, not {num_sensors}.")
     rng = np.random.default_rng(seed)

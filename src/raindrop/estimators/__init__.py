@@ -4,7 +4,7 @@ from raindrop.estimators.base import Estimator
 from raindrop.estimators.classifier import Classifier
 from raindrop.estimators.forecaster import Forecaster
 from raindrop.estimators.imputer import Imputer
-from raindrop.estimators.loading import ESTIMATORS, estimator_type, load, make_estimator
+from raindrop.estimators.loading import ESTIMATORS, estimator_type, load, make_estimator, sign_model
 from raindrop.estimators.multilabel import MultiLabelClassifier
 from raindrop.estimators.regressor import Regressor
 from raindrop.estimators.samples import SampleEstimator
@@ -21,4 +21,5 @@ __all__ = [
     "estimator_type",
     "load",
     "make_estimator",
+    "sign_model",
 ]

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
@@ -20,21 +21,26 @@ from torch import Tensor
 
 from raindrop.batch.collate import BatchSource
 from raindrop.batch.scaling import Scaler
-from raindrop.errors import ConfigError
+from raindrop.errors import ConfigError, DataError, TrainingError
 from raindrop.estimators.inputs import shared_times_warning, time_window
-from raindrop.estimators.persistence import refuse_other_run, smallest, write_model
+from raindrop.estimators.persistence import check_weights, refuse_other_run, smallest, write_model
 from raindrop.estimators.settings import Settings
 from raindrop.files import content_checksum, refuse_to_overwrite, run_folder
 from raindrop.hardware import limit_threads, resolve_device
 from raindrop.models.base import DataSpec, DirectModel, Model
 from raindrop.table.event_table import EventTable
-from raindrop.table.split_files import write_parts
+from raindrop.table.run_split import RunSplit
 from raindrop.tasks.base import Task
 from raindrop.training import distributed
+from raindrop.training.callbacks import board_of
 from raindrop.training.distill import soft_targets
 from raindrop.training.loop import train
+from raindrop.training.progress import note
 from raindrop.training.scoring import scores_of
 from raindrop.version import VERSION
+
+SOFT_TARGETS = "soft_targets.safetensors"  # in a run's folder: what its trees predicted, kept for a resumed run
+LENGTH_SETTINGS = ("epochs", "min_steps", "patience", "minutes")  # of a run; they may change when it is resumed
 
 
 class Estimator(Settings, ABC):
@@ -46,6 +52,10 @@ class Estimator(Settings, ABC):
     scaler_: Scaler
     history_: list[dict[str, Any]]
     notes_: dict[str, Any]
+    split_checksum_: str | None
+    split_: RunSplit | None
+    """Which samples it was trained on; None where they cannot be told apart, such as windows of one series, and of a
+    saved model without its split."""
 
     # ---------------------------------------------------------------- what a subclass provides
 
@@ -61,11 +71,15 @@ class Estimator(Settings, ABC):
     def _validation_source(self, table: EventTable) -> BatchSource:
         """What the epoch is chosen by, with its truth."""
 
+    def _own_parts(self, training: EventTable, held_out: EventTable | None) -> Mapping[str, EventTable] | None:
+        """The split of a run that was given none."""
+        return None
+
     def _check_network(self, network: Estimator | None, held_out: EventTable | None) -> None:
         """Raise where a network that is given instead of being trained does not fit."""
 
-    def _calibrate(self, truth: NDArray[Any], predicted: NDArray[Any], table: EventTable) -> None:
-        """Learn from the validation samples' truth and predictions, once the model is trained."""
+    def _calibrate(self, truth: NDArray[Any], predicted: NDArray[Any], source: BatchSource) -> None:
+        """Learn from truth and predictions of the validation source, once the model is trained."""
 
     def _forget_calibration(self) -> None:
         """As `_calibrate` without validation samples."""
@@ -89,7 +103,9 @@ class Estimator(Settings, ABC):
         resume: bool,
         tensorboard: bool,
         parts: Mapping[str, EventTable] | None,
+        callbacks: Sequence[Any] = (),
         network: Estimator | None = None,
+        start_from: Estimator | None = None,
     ) -> Self:
         """Train on `training`, choose the epoch on `held_out` where there is any, and save to the run's folder."""
         entry, model_config, train_config = self._configs()
@@ -105,10 +121,16 @@ class Estimator(Settings, ABC):
             "readings": table.num_readings,
             "window": time_window(training),
         }
+        if start_from is not None:
+            self._adopt(start_from, training)
         self.identity_ = self._identity(held_out)
+        known = parts if parts is not None else self._own_parts(training, held_out)
+        self.split_, self.split_checksum_ = None if known is None else RunSplit.of(known), None
+        lineage = self._identity(held_out, resumable=True)
         self._check_network(network, held_out)
         if folder is not None and resume:
-            refuse_other_run(folder, self.identity_)
+            refuse_other_run(folder, lineage)
+        self.lineage_ = lineage
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(self.seed))
             self.model_ = entry.model(model_config, self._spec())
@@ -117,21 +139,27 @@ class Estimator(Settings, ABC):
         chosen_by = None if held_out is None else self._validation_source(held_out)
         distributed.join()
         within_run = nullcontext() if folder is None or distributed.rank() else run_folder(folder)
-        with within_run, limit_threads(self.threads):
+        with within_run, _without_leftovers(folder), limit_threads(self.threads):
+            if folder is not None and resume and distributed.rank() == 0:
+                refuse_other_run(folder, lineage)  # again: another run may have ended there just now
             distributed.wait()
             if isinstance(self.model_, DirectModel):
-                self._refuse_train_settings(train_config, tensorboard)
+                self._refuse_train_settings(train_config, tensorboard or bool(callbacks))
                 self.history_ = self.model_.fit(learned_from, chosen_by, int(self.seed))
             else:
                 self.model_.prepare(learned_from, chosen_by, int(self.seed))
+                if start_from is not None:
+                    self.model_.load_state_dict(start_from.model_.state_dict())
                 if network is not None:
                     self.model_.network.load_state_dict(network.model_.state_dict())
                     self.history_ = network.history_
                 else:
+                    fewer = self.fewer_steps(len(learned_from), float(np.mean(learned_from.lengths)))
+                    note(self.progress and fewer is not None, str(fewer))
                     if train_config.soft_targets:
-                        mixed = soft_targets(
-                            learned_from, self._spec(), train_config.soft_targets, int(self.seed), self.progress
-                        )
+                        kept = None if folder is None or distributed.rank() else folder / SOFT_TARGETS
+                        weight, seed = train_config.soft_targets, int(self.seed)
+                        mixed = soft_targets(learned_from, self._spec(), weight, seed, self.progress, kept, lineage)
                         learned_from.targets = learned_from.targets if mixed is None else mixed
                     self.history_ = train(
                         self.model_.network,
@@ -143,19 +171,17 @@ class Estimator(Settings, ABC):
                         device=device,
                         run=folder,
                         resume=resume,
-                        identity=self.identity_,
+                        identity=lineage,
                         show=self.progress,
-                        tensorboard=tensorboard,
+                        callbacks=[*callbacks, *([board_of(folder)] if tensorboard and not distributed.rank() else [])],
                     )
                 self.model_.to("cpu")
             self.notes_ = self.model_.finish(chosen_by)
             self._forget_calibration()
             if chosen_by is not None:
                 truth = cast(NDArray[Any], chosen_by.truth)
-                self._calibrate(truth, self.task_.predict(scores_of(self.model_, chosen_by)), chosen_by.table)
+                self._calibrate(truth, self.task_.predict(scores_of(self.model_, chosen_by)), chosen_by)
             if folder is not None and distributed.rank() == 0:
-                if parts is not None:  # before the model: no kill leaves a model that does not know its split
-                    write_parts(folder / "split.parquet", parts)
                 self._write(folder)
         distributed.wait()
         return self
@@ -177,12 +203,41 @@ class Estimator(Settings, ABC):
                 "This estimator is not fitted yet. Call fit(table) first, or load one with load(folder)."
             )
 
-    def _identity(self, held_out: EventTable | None, data: Estimator | None = None) -> str:
-        """Identifies what is trained on what."""
-        described = {"model": self.model, "config": self.resolved(), "seed": int(self.seed)}
+    def _identity(self, held_out: EventTable | None, data: Estimator | None = None, *, resumable: bool = False) -> str:
+        """Identifies what is trained on what; `resumable` leaves out for how long, so that a run can be extended."""
+        config = self.resolved()
+        if resumable:
+            config["train"] = {name: value for name, value in config["train"].items() if name not in LENGTH_SETTINGS}
+        described = {"model": self.model, "config": config, "seed": int(self.seed)}
         fitted = data or self
         fingerprint = None if held_out is None else held_out.fingerprint
         return content_checksum([described, VERSION, fitted.task_.to_dict(), fitted.data_, fingerprint])
+
+    def _adopt(self, start: Estimator, training: EventTable) -> None:
+        """Take over what the weights of `start` were trained with: classes, scaling, time unit and window."""
+        start._require_fitted()
+        mine, its = self.resolved()["model"], start.resolved()["model"]
+        other = [name for name in mine if mine[name] != its.get(name)]
+        if type(start) is not type(self) or start.model != self.model or other:
+            settings = f", with other settings (model.{other[0]})" if start.model == self.model and other else ""
+            raise ConfigError(
+                f"start_from is a {type(start).__name__} of the model '{start.model}'{settings}; this is a "
+                f"{type(self).__name__} of '{self.model}'. Its weights fit only the same model with the same settings."
+            )
+        if isinstance(start.model_, DirectModel):
+            raise ConfigError(
+                f"start_from: '{self.model}' is not trained by gradients, so it cannot be trained further."
+            )
+        self.task_ = start.task_.with_weights_of(self.task_)
+        self.time_unit_, self.scaler_ = start.time_unit_, start.scaler_
+        self.data_ |= {"window": start.data_["window"], "start_from": start.identity_}
+        try:
+            self.scaler_.sensor_codes(training, ignore_unknown=self.unknown_sensors == "ignore")
+        except DataError as error:
+            raise DataError(
+                f"start_from: {error}\nTo learn new sensors, train one model on a table of both sites, whose sensors "
+                "are the union."
+            ) from None
 
     def _spec(self) -> DataSpec:
         first, last = self.data_["window"]
@@ -212,10 +267,12 @@ class Estimator(Settings, ABC):
             "notes": self.notes_,
             "state": state,
             "identity": self.identity_,
+            "split_sha256": self.split_checksum_,
+            "lineage": self.lineage_,
         }
         weights = {f"model/{name}": smallest(tensor.cpu()) for name, tensor in self.model_.state_dict().items()}
         weights |= {f"state/{name}": torch.from_numpy(array) for name, array in arrays.items()}
-        return write_model(folder, about, weights)
+        return write_model(folder, about, weights, self.split_)
 
     @classmethod
     def _restored(cls, about: Mapping[str, Any], **options: Any) -> Self:
@@ -223,7 +280,9 @@ class Estimator(Settings, ABC):
         return cls(about["model"], **options)
 
     @classmethod
-    def _restore(cls, about: Mapping[str, Any], tensors: Mapping[str, Tensor], task: Task) -> Self:
+    def _restore(
+        cls, about: Mapping[str, Any], tensors: Mapping[str, Tensor], task: Task, split: RunSplit | None = None
+    ) -> Self:
         """The estimator that `_write` described."""
         flat = {f"{group}.{name}": value for group, part in about["config"].items() for name, value in part.items()}
         self = cls._restored(about, preset=about["preset"], config=flat, seed=about["seed"])
@@ -234,14 +293,27 @@ class Estimator(Settings, ABC):
         self.data_ = about["data"]
         self.history_ = about["history"]
         self.notes_ = about["notes"]
-        self.identity_ = about["identity"]
+        self.identity_, self.lineage_ = about["identity"], about.get("lineage", "")
+        self.split_, self.split_checksum_ = split, about.get("split_sha256")
         groups: dict[str, dict[str, Tensor]] = {"model": {}, "state": {}}
         for name, tensor in tensors.items():
             group, _, key = name.partition("/")
             groups[group][key] = tensor
         self._restore_state(about["state"], {name: tensor.numpy() for name, tensor in groups["state"].items()})
+        check_weights(groups["model"], lambda: entry.model(model_config, self._spec()))
         with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced; leave no trace of the draw
             self.model_ = entry.model(model_config, self._spec())
         self.model_.load_state_dict(groups["model"])
         self.model_.eval()
         return self
+
+
+@contextmanager
+def _without_leftovers(folder: Path | None) -> Iterator[None]:
+    """Where training fails before its first checkpoint there is nothing to resume, so nothing is kept."""
+    try:
+        yield
+    except TrainingError:
+        if folder is not None and not (folder / "checkpoint.safetensors").exists():
+            (folder / SOFT_TARGETS).unlink(missing_ok=True)
+        raise

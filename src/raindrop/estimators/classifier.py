@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 
+from raindrop.batch.collate import BatchSource
 from raindrop.errors import ConfigError, DataError, suggest
 from raindrop.estimators.inputs import no_holdout_warning
 from raindrop.estimators.samples import SampleEstimator
@@ -18,7 +19,9 @@ from raindrop.table.splits import stratified_parts
 from raindrop.tasks.calibration import METHODS, Calibrator, Method
 from raindrop.tasks.classification import Classification, ClassWeight, comparable
 from raindrop.tasks.conformal import ConformalSets
+from raindrop.tasks.confusion import ConfusionMatrix
 from raindrop.tasks.predictions import ClassPredictions
+from raindrop.tasks.threshold import CostRatio, Rule, Sensitivity, Threshold, check_rule
 
 
 class Classifier(ClassifierMixin, SampleEstimator):  # type: ignore[misc]
@@ -29,7 +32,9 @@ class Classifier(ClassifierMixin, SampleEstimator):  # type: ignore[misc]
     column of the samples table to predict, the table's own where not given; positive: of two classes the one that
     AUROC, AUPRC and the reliability curve are about, the last in sorted order where not given; class_weight:
     "balanced", or a weight for each class; calibrate: fit probabilities to the validation samples, by a "temperature"
-    or by "isotonic" regression; unknown_sensors: "error", or "ignore" readings of sensors that were never read in
+    or by "isotonic" regression; threshold: from which probability on the positive class is predicted, chosen on the
+    validation samples by rd.Sensitivity(0.9) or rd.CostRatio(10), or a number; by default the most probable class is
+    predicted; unknown_sensors: "error", or "ignore" readings of sensors that were never read in
     training; device: "cpu", "cuda", "mps" or "auto"; threads: how many to compute with, one unless OMP_NUM_THREADS or
     torch say otherwise; progress: show progress bars.
     """
@@ -47,6 +52,7 @@ class Classifier(ClassifierMixin, SampleEstimator):  # type: ignore[misc]
         positive: Any = None,
         class_weight: ClassWeight = None,
         calibrate: Method = "none",
+        threshold: Rule | None = None,
         seed: int = 0,
         unknown_sensors: Literal["error", "ignore"] = "error",
         device: str = "cpu",
@@ -60,6 +66,7 @@ class Classifier(ClassifierMixin, SampleEstimator):  # type: ignore[misc]
         self.positive = positive
         self.class_weight = class_weight
         self.calibrate = calibrate
+        self.threshold = threshold
         self.seed = seed
         self.unknown_sensors = unknown_sensors
         self.device = device
@@ -73,10 +80,28 @@ class Classifier(ClassifierMixin, SampleEstimator):  # type: ignore[misc]
         return self.predictions(X)
 
     def predict(self, X: EventTable) -> NDArray[Any]:
-        """The most probable class of each sample."""
-        most_probable = self.predict_proba(X).argmax(1)
-        predicted: NDArray[Any] = self.classes_[most_probable]
+        """The most probable class of each sample; with a threshold, the positive one from that probability on."""
+        probability = self.predict_proba(X)
+        predicted: NDArray[Any] = self.classes_[self.task_.decide(probability)]
         return predicted
+
+    def predict_log_proba(self, X: EventTable) -> NDArray[np.float32]:
+        """(samples, classes): the logarithm of `predict_proba`, -inf where a probability is 0."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    def confusion(self, X: EventTable) -> ConfusionMatrix:
+        """How many samples of each class of a labelled table are predicted as which."""
+        truth = self.truth(self._nonempty(X))
+        return self.task_.confusion(truth, self.predictions(X))
+
+    def choose_threshold(self, X: EventTable, rule: Rule | None) -> Threshold | None:
+        """Choose the decision threshold anew, on a labelled table that the model has not seen; None removes it."""
+        truth = self.truth(self._nonempty(X))
+        self.threshold = rule
+        self._check_arguments()
+        self._set_threshold(truth, self.predictions(X))
+        return self.task_.threshold
 
     def predict_sets(self, X: EventTable, coverage: float = 0.9, *, by_class: bool = False) -> NDArray[np.bool_]:
         """(samples, classes): a set of classes for each sample that contains the true one with this probability.
@@ -94,7 +119,7 @@ class Classifier(ClassifierMixin, SampleEstimator):  # type: ignore[misc]
             raise ConfigError("by_class says which coverage is meant, so it needs one, for example coverage=0.9.")
         probability = self.predict_proba(X)
         sets = None if coverage is None else self._sets(probability, coverage, by_class)
-        return ClassPredictions(X.ids, self.classes_, probability, sets)
+        return ClassPredictions(X.ids, self.classes_, probability, sets, self.task_.decide(probability))
 
     def score(self, X: EventTable, y: ArrayLike | None = None, sample_weight: Any = None) -> float:
         """Accuracy, as scikit-learn's classifiers have it; `evaluate` has the other metrics."""
@@ -140,9 +165,16 @@ class Classifier(ClassifierMixin, SampleEstimator):  # type: ignore[misc]
             raise ConfigError("label: a class is one column; several are for multi-label tasks and regression.")
         if self.calibrate not in METHODS:
             raise ConfigError(f"Unknown calibration '{self.calibrate}': {suggest(str(self.calibrate), METHODS)}")
+        check_rule(self.threshold)
 
     def learn_task(self, table: EventTable) -> Classification:
-        return Classification.learn(self._labelled(table), positive=self.positive, class_weight=self.class_weight)
+        task = Classification.learn(self._labelled(table), positive=self.positive, class_weight=self.class_weight)
+        if self.threshold is not None and task.positive is None:
+            raise ConfigError(
+                f"threshold: a threshold decides between two classes, and '{task.label}' has {len(task.classes)}. "
+                "Leave it out; class_weight can make some of them count more."
+            )
+        return task
 
     def _with_targets(self, table: EventTable, y: ArrayLike) -> EventTable:
         table = table.with_labels(y)
@@ -186,22 +218,35 @@ class Classifier(ClassifierMixin, SampleEstimator):  # type: ignore[misc]
                 f"calibrate='{self.calibrate}' is fitted on validation samples, and there are none. Give some with "
                 "validation=TABLE, or a train.holdout above 0 with enough samples of each class."
             )
+        if held_out is None and isinstance(self.threshold, Sensitivity | CostRatio):
+            raise ConfigError(
+                f"A threshold for {self.threshold} is chosen on validation samples, and there are none. Give some with "
+                "validation=TABLE, or a train.holdout above 0 with enough samples of each class."
+            )
+
+    def _set_threshold(self, truth: NDArray[Any], probability: NDArray[Any]) -> None:
+        chosen = None if self.threshold is None else Threshold.fit(self.threshold, truth, probability)
+        self.task_ = replace(self.task_, threshold=chosen)
 
     def _forget_calibration(self) -> None:
+        if isinstance(self.threshold, (int, float)):
+            self.task_ = replace(self.task_, threshold=Threshold(float(self.threshold), float(self.threshold)))
         self.calibrator_: Calibrator = Calibrator()
         self.conformal_: ConformalSets | None = None
 
-    def _calibrate(self, truth: NDArray[Any], predicted: NDArray[Any], table: EventTable) -> None:
+    def _calibrate(self, truth: NDArray[Any], predicted: NDArray[Any], source: BatchSource) -> None:
         """Fit the calibration on half of the validation samples and the sets on the other half.
 
         Sets that were fitted on the samples that calibrated the probabilities would contain the truth too rarely.
         """
         first = second = np.arange(len(truth))
         if self.calibrate != "none":
-            first, second = calibration_halves(truth, table, int(self.seed))
+            first, second = calibration_halves(truth, source.table, int(self.seed))
         self.calibrator_ = Calibrator.fit(self.calibrate, truth[first], predicted[first])
         if len(second):
             self.conformal_ = ConformalSets.fit(truth[second], self.calibrator_(predicted[second]))
+        if self.threshold is not None:
+            self._set_threshold(truth, self.calibrator_(predicted))
 
     # ---------------------------------------------------------------- saving
 
@@ -213,6 +258,7 @@ class Classifier(ClassifierMixin, SampleEstimator):  # type: ignore[misc]
         self.calibrator_ = Calibrator.from_dict(content["calibrator"])
         self.calibrate = self.calibrator_.method
         self.positive = self.task_.positive
+        self.threshold = None if self.task_.threshold is None else self.task_.threshold.rule
         saved = {name.removeprefix("conformal/"): array for name, array in arrays.items()}
         self.conformal_ = ConformalSets(**saved) if saved else None
 

@@ -146,14 +146,14 @@ class Comparison:
 
 def compare(estimator: ReadingsEstimator, visible: EventTable, truth: Any) -> Comparison:
     """Predict the readings of `truth` from the visible ones, as `estimator.evaluate` does."""
-    queries, value, answers = estimator._answers_to(visible, truth)
+    queries, value, answers, distance = estimator._answers_to(visible, truth)
     codes = estimator._codes(queries)
     scale, mean = estimator.scaler_.scale[codes], estimator.scaler_.mean[codes]
     levels, covered = estimator.task_.levels, {}
     scaled = (value - mean) / scale
     if estimator.conformal_ is not None:
         for coverage in COVERAGES:
-            interval = estimator.conformal_.intervals(answers[:, None], coverage, levels)[:, 0]
+            interval = estimator.conformal_.intervals(answers, distance, coverage, levels)
             covered[coverage] = (interval[:, 0] <= scaled) & (scaled <= interval[:, 1])
     predicted = answers[:, len(levels) // 2] * scale + mean
     return Comparison(queries, codes, value, predicted, scale, covered)

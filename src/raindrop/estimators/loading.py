@@ -13,9 +13,11 @@ from raindrop.estimators.classifier import Classifier
 from raindrop.estimators.forecaster import Forecaster
 from raindrop.estimators.imputer import Imputer
 from raindrop.estimators.multilabel import MultiLabelClassifier
-from raindrop.estimators.persistence import read_model
+from raindrop.estimators.persistence import find_split, read_model
 from raindrop.estimators.regressor import Regressor
 from raindrop.estimators.samples import SampleEstimator
+from raindrop.estimators.signature import Key, sign
+from raindrop.files import content_checksum
 from raindrop.models.registry import MODELS, QUERY_MODELS
 from raindrop.tasks.readings import ReadingsAt
 from raindrop.version import VERSION
@@ -55,19 +57,35 @@ def make_estimator(task: str, model: str, labels: Sequence[str], **options: Any)
     return kind(model, **options)
 
 
-def load(folder: str | os.PathLike[str]) -> Any:
-    """The fitted estimator that `save` or `raindrop train` wrote."""
-    about, tensors = read_model(Path(folder), {*MODELS, *QUERY_MODELS})
+def load(folder: str | os.PathLike[str], *, key: Key | None = None) -> Any:
+    """The fitted estimator that `save` or `raindrop train` wrote.
+
+    With `key` (bytes, or a file) the model must have been signed with it by `raindrop sign`; any other is an error.
+    """
+    about, tensors = read_model(Path(folder), {*MODELS, *QUERY_MODELS}, key)
     try:
         kind: type[Estimator]
         if about["task"]["name"] == ReadingsAt.name:
             kind = READINGS_ESTIMATORS[about["state"]["estimator"]]
         else:
             kind = estimator_type(about["task"]["name"])
-        return kind._restore(about, tensors, kind.task_type.from_dict(about["task"]))
-    except (ConfigError, KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        split = find_split(Path(folder), about.get("split_sha256"))
+        return kind._restore(about, tensors, kind.task_type.from_dict(about["task"]), split)
+    except (ConfigError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise ModelFileError(
             f"{folder}: model.json does not describe a model of this version ({reason}). "
-            f"It was written by raindrop {about['versions']['raindrop']}; this is {VERSION}."
+            f"It was written by raindrop {_writer(about)}; this is {VERSION}."
         ) from error
+
+
+def _writer(about: Any) -> str:
+    versions = about.get("versions")
+    return str(versions.get("raindrop", "unknown")) if isinstance(versions, dict) else "an unknown version"
+
+
+def sign_model(folder: str | os.PathLike[str], key: Key) -> Path:
+    """Sign a saved model with a key (bytes, or a file); returns the path of the signature. See `load(..., key=...)`."""
+    path = Path(folder)
+    about, _ = read_model(path, {*MODELS, *QUERY_MODELS})
+    return sign(path, content_checksum(about), key)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 
+from raindrop.batch.collate import BatchSource
 from raindrop.errors import ConfigError, suggest
 from raindrop.estimators.classifier import calibration_halves
 from raindrop.estimators.inputs import label_names, with_columns
@@ -118,11 +119,11 @@ class MultiLabelClassifier(ClassifierMixin, SampleEstimator):  # type: ignore[mi
         self.calibrators_: list[Calibrator] = [Calibrator() for _ in self.task_.labels]
         self.conformal_: list[ConformalSets] | None = None
 
-    def _calibrate(self, truth: NDArray[Any], predicted: NDArray[Any], table: EventTable) -> None:
+    def _calibrate(self, truth: NDArray[Any], predicted: NDArray[Any], source: BatchSource) -> None:
         """Each label by itself, as `Classifier` does."""
         first = second = np.arange(len(truth))
         if self.calibrate != "none":
-            first, second = calibration_halves(np.zeros(len(truth), dtype=np.int64), table, int(self.seed))
+            first, second = calibration_halves(np.zeros(len(truth), dtype=np.int64), source.table, int(self.seed))
         both = no_and_yes(predicted)
         self.calibrators_, self.conformal_ = [], []
         for at in range(truth.shape[1]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +12,27 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
-from raindrop.errors import ModelFileError, ResumeError, suggest
-from raindrop.files import atomic_file, content_checksum, file_checksum, to_json, write_json
+from raindrop.errors import DataError, ModelFileError, ResumeError, suggest
+from raindrop.estimators.signature import Key, require_signature
+from raindrop.files import atomic_file, content_checksum, file_checksum, read_json, to_json, write_json
+from raindrop.table.run_split import RunSplit
 from raindrop.version import VERSION
 
 FORMAT = 2
+SPLIT_FILE = "split.parquet"
+MAX_GROWTH, FREE_NUMBERS = 16, 1 << 24  # numbers in a model by numbers in its file; a small one may hold more
 
 
-def write_model(folder: Path, about: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Path:
-    """Weights first, then the JSON that vouches for them: a kill in between leaves no model that loads wrongly."""
+def write_model(folder: Path, about: Mapping[str, Any], weights: Mapping[str, Tensor], split: RunSplit | None) -> Path:
+    """Split and weights first, then the JSON that vouches for them: a kill leaves no model that loads wrongly.
+
+    Without a split, `about` may have the checksum of one that is kept elsewhere.
+    """
     folder.mkdir(parents=True, exist_ok=True)
+    if split is not None:
+        about = {**about, "split_sha256": split.write(folder / SPLIT_FILE)}
     with atomic_file(folder / "model.safetensors") as partial:
         save_file({name: tensor.detach().contiguous().clone() for name, tensor in weights.items()}, partial)
     content = {
@@ -51,30 +60,32 @@ def smallest(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def refuse_other_run(folder: Path, identity: str) -> None:
-    """Raise where a folder holds the finished model of another run than `identity`, or something like it."""
+def refuse_other_run(folder: Path, lineage: str) -> None:
+    """Raise where a folder holds the finished model of another run than `lineage`, or something like it."""
     try:
-        found = json.loads((folder / "model.json").read_text(encoding="utf-8"))["identity"]
+        found = read_json(folder / "model.json")["lineage"]
     except (FileNotFoundError, NotADirectoryError):
         return
     except (OSError, ValueError, KeyError, TypeError):
         found = None
-    if found != identity:
+    if found != lineage:
         raise ResumeError(
             f"{folder}: holds the model of a run with other data, settings, seed or version, so it cannot be resumed.\n"
             "Give what it was started with, or choose another output."
         )
 
 
-def read_model(folder: Path, known: Collection[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The JSON and the weights, once both are known to be what `write_model` wrote."""
+def read_model(
+    folder: Path, known: Collection[str], key: Key | None = None
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The JSON and the weights, once both are known to be what `write_model` wrote, and signed where a key is given."""
     path = folder / "model.json"
     if not path.exists():
         started = (folder / "checkpoint.safetensors").exists()
         hint = "The run has not finished; continue it with --resume." if started else "Is this a run folder?"
         raise ModelFileError(f"{folder}: there is no model.json. {hint}")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
         checksum = content.pop("checksum", None)
         found = content["format"]
     except (OSError, ValueError, AttributeError, KeyError, TypeError):
@@ -88,7 +99,9 @@ def read_model(folder: Path, known: Collection[str]) -> tuple[dict[str, Any], di
         )
     if checksum != content_checksum(content):
         raise ModelFileError(f"{path}: changed since it was written (its checksum does not fit). Copy the run again.")
-    if content.get("model") not in known:
+    if key is not None:
+        require_signature(folder, checksum, key)
+    if not isinstance(content.get("model"), str) or content["model"] not in known:
         raise ModelFileError(
             f"{path}: unknown model '{content.get('model')}': {suggest(str(content.get('model')), known)}"
         )
@@ -101,3 +114,48 @@ def read_model(folder: Path, known: Collection[str]) -> tuple[dict[str, Any], di
         return content, load_file(weights)
     except SafetensorError as error:
         raise ModelFileError(f"{weights}: cannot be read ({error}).") from None
+
+
+def read_split(folder: Path, checksum: str) -> RunSplit:
+    """Which samples the model in a folder was trained on; `checksum` is the one in its description."""
+    path = folder / SPLIT_FILE
+    if not path.exists():
+        raise DataError(
+            f"{path}: missing. It lists the samples that the model was trained on, which a score must leave out.\n"
+            "Copy it from the run, or use --part all if no sample of this table was used for training."
+        )
+    return RunSplit.read(path, checksum)
+
+
+def find_split(folder: Path, checksum: str | None) -> RunSplit | None:
+    """As `read_split`, but None where it is missing or damaged: a model can be used without it."""
+    try:
+        return None if checksum is None else read_split(folder, checksum)
+    except DataError:
+        return None
+
+
+def check_weights(tensors: Mapping[str, Tensor], build: Callable[[], nn.Module]) -> None:
+    """Raise a ValueError unless a model of these settings has these tensors, before any memory is taken for it.
+
+    The model is built without storage to learn its shapes. Buffers may have another size, as those of trees do.
+    """
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        expected = build()
+    parameters = dict(expected.named_parameters())
+    given = sum(tensor.numel() for tensor in tensors.values())
+    needed = sum(tensor.numel() for tensor in (*parameters.values(), *expected.buffers()))
+    if needed > MAX_GROWTH * given + FREE_NUMBERS:
+        raise ValueError(f"its settings ask for {needed:,} numbers, but {given:,} are stored")
+    for name, own in expected.state_dict().items():
+        if name not in tensors:
+            raise ValueError(f"the weights '{name}' are missing")
+        stored = tensors[name]
+        if name in parameters and stored.shape != own.shape:
+            raise ValueError(f"the weights '{name}' have the shape {tuple(stored.shape)}, not {tuple(own.shape)}")
+        if _kind(stored) != _kind(own) or stored.dtype.itemsize > own.dtype.itemsize:
+            raise ValueError(f"the weights '{name}' are {stored.dtype}, which {own.dtype} cannot hold")
+
+
+def _kind(tensor: Tensor) -> str:
+    return "float" if tensor.is_floating_point() else "bool" if tensor.dtype == torch.bool else "int"

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from raindrop.batch.batch import Batch
+from raindrop.batch.collate import BatchSource
+from raindrop.batch.gap_windows import GapWindows, HeldOutWindows
 from raindrop.batch.gaps import Gaps, typical_intervals
-from raindrop.batch.windows import GapWindows, HeldOutWindows, QueryWindows, Windows
+from raindrop.batch.windows import QueryWindows, Windows
 from raindrop.errors import ConfigError, DataError, format_count
 from raindrop.estimators.base import Estimator
 from raindrop.estimators.inputs import no_holdout_warning, require_table
@@ -26,12 +28,17 @@ from raindrop.table.frames import require_columns, to_polars
 from raindrop.table.queries import QueryTable, grid, spans
 from raindrop.table.readings import Readings
 from raindrop.table.time_columns import SECONDS
-from raindrop.tasks.conformal import ConformalIntervals
+from raindrop.tasks.conformal import GroupedIntervals
 from raindrop.tasks.readings import ReadingsAt
 from raindrop.training.scoring import run_model, scores_of
 
-MIN_SAMPLES = 10  # with fewer, windows of the series are held out instead of samples
+Bools = NDArray[np.bool_]
+Float64 = NDArray[np.float64]
+MIN_SAMPLES = 10  # with fewer, stretches of the series are held out instead of samples
 MIN_WINDOWS = 5  # with fewer, nothing is held out
+PIECES = 8  # of a window: how short a stretch is; neighbouring readings err alike, so many short ones say more
+DISTANCES = (1.5, 3.0, 6.0, 12.0, 24.0, 48.0, 96.0)  # typical intervals to the nearest own reading: groups of intervals
+MIN_GROUP = 1000  # validation readings in each group
 
 
 class ReadingsEstimator(Estimator):
@@ -40,7 +47,7 @@ class ReadingsEstimator(Estimator):
     registry = QUERY_MODELS
     task_type = ReadingsAt
     task_: ReadingsAt
-    conformal_: ConformalIntervals | None
+    conformal_: GroupedIntervals | None
 
     def fit(
         self,
@@ -51,11 +58,13 @@ class ReadingsEstimator(Estimator):
         resume: bool = False,
         tensorboard: bool = False,
         parts: Mapping[str, EventTable] | None = None,
+        callbacks: Sequence[Any] = (),
     ) -> Self:
         """Learn from the measured readings of a table; labels are not used, nor readings that were filled in.
 
-        Without `validation`, a random share (train.holdout) of the samples, or of a long series' windows, chooses the
-        epoch to keep and makes the intervals honest. `run`, `resume` and `parts` are those of `Classifier.fit`.
+        Without `validation`, a random share (train.holdout) of the samples, or of a long series' stretches, chooses the
+        epoch to keep and makes the intervals honest. `run`, `resume`, `parts` and `callbacks` are those of
+        `Classifier.fit`.
         """
         _, _, train_config = self._configs()
         resolve_device(self.device)
@@ -72,7 +81,16 @@ class ReadingsEstimator(Estimator):
         self.holds_out_windows_ = False
         training, held_out = self._hold_out(table, validation, train_config.holdout)
         self.interval_ = typical_intervals(training)
-        return self._fit(table, training, held_out, run=run, resume=resume, tensorboard=tensorboard, parts=parts)
+        return self._fit(
+            table,
+            training,
+            held_out,
+            run=run,
+            resume=resume,
+            tensorboard=tensorboard,
+            parts=parts,
+            callbacks=callbacks,
+        )
 
     # ---------------------------------------------------------------- asking
 
@@ -103,7 +121,7 @@ class ReadingsEstimator(Estimator):
         Readings of the table at the same sample, sensor and time are hidden from the model. MAE and RMSE are over all
         readings in their own units, the standardised ones are means over sensors in units of a standard deviation.
         """
-        queries, value, answers = self._answers_to(X, truth)
+        queries, value, answers, distance = self._answers_to(X, truth)
         codes = self._codes(queries)
         scale, mean = self.scaler_.scale[codes], self.scaler_.mean[codes]
         error = answers[:, len(self.task_.levels) // 2] * scale + mean - value
@@ -113,13 +131,13 @@ class ReadingsEstimator(Estimator):
         metrics |= {f"standardised_{name}": standardised[name] for name in ("mae", "rmse")}
         if self.conformal_ is not None:
             for coverage in (0.8, 0.95):
-                interval = self.conformal_.intervals(answers[:, None], coverage, self.task_.levels)[:, 0]
+                interval = self.conformal_.intervals(answers, distance, coverage, self.task_.levels)
                 inside = (interval[:, 0] <= scaled[:, 0]) & (scaled[:, 0] <= interval[:, 1])
                 metrics[f"coverage_{100 * coverage:.0f}"] = float(inside.mean())
         return metrics
 
-    def _answers_to(self, X: EventTable, truth: Any) -> tuple[QueryTable, NDArray[np.float64], NDArray[np.float32]]:
-        """The queries of known readings, their values, and (q, level) scaled answers without sight of them."""
+    def _answers_to(self, X: EventTable, truth: Any) -> tuple[QueryTable, Float64, NDArray[np.float32], Float64]:
+        """The queries of known readings, their values, and `_quantiles` without sight of them."""
         table = self._with_all_sensors(X)
         frame = to_polars(truth, "truth")
         require_columns(frame, {"value": "value"}, "truth")
@@ -131,7 +149,8 @@ class ReadingsEstimator(Estimator):
                 f"truth: {format_count(len(wrong), len(value), 'rows')} have no finite value (first: row "
                 f"{wrong[0] + 1:,}); leave them out."
             )
-        return queries, value, self._quantiles(self._checked_truth(replace(queries, table=_without(table, queries))))
+        unseen = self._checked_truth(replace(queries, table=_without(table, queries)))
+        return queries, value, *self._quantiles(unseen)
 
     def senders(self, X: EventTable, queries: Any) -> pl.DataFrame:
         """How much each sensor informed each query: sample, time, sensor, sender, weight; weights sum to at most 1."""
@@ -162,26 +181,27 @@ class ReadingsEstimator(Estimator):
         return asked, source.in_asked_order(np.concatenate(parts))
 
     def _answer(self, queries: QueryTable, coverage: float) -> Readings:
-        answers = self._quantiles(self._checked(queries))
+        answers, distance = self._quantiles(self._checked(queries))
         codes = self._codes(queries)
         scale, mean = self.scaler_.scale[codes], self.scaler_.mean[codes]
         value = answers[:, len(self.task_.levels) // 2].astype(np.float64)
         low = high = np.full(len(value), np.nan)
         if self.conformal_ is not None:
-            interval = self.conformal_.intervals(answers[:, None], coverage, self.task_.levels)[:, 0]
+            interval = self.conformal_.intervals(answers, distance, coverage, self.task_.levels)
             low, high = np.minimum(interval[:, 0], value), np.maximum(interval[:, 1], value)
         return Readings(queries, value * scale + mean, low * scale + mean, high * scale + mean, coverage)
 
-    def _quantiles(self, queries: QueryTable) -> NDArray[np.float32]:
-        """(q, level) scaled."""
+    def _quantiles(self, queries: QueryTable) -> tuple[NDArray[np.float32], Float64]:
+        """(q, level) scaled, and (q,) typical intervals to the nearest reading of the asked sensor."""
         if not len(queries):
-            return np.zeros((0, len(self.task_.levels)), dtype=np.float32)
+            return np.zeros((0, len(self.task_.levels)), dtype=np.float32), np.zeros(0)
         source = self._source(queries)
         device = resolve_device(self.device)
         self.model_.to(device)
         with limit_threads(self.threads):
             scores = self.task_.predict(scores_of(self.model_, source, device, show=self.progress))
-        return source.in_asked_order(scores)
+        distance = source.in_asked_order(source.distance) / self.interval_[self._codes(queries)]
+        return source.in_asked_order(scores), distance
 
     def _run(self, source: QueryWindows) -> Iterator[tuple[Batch, Output]]:
         device = resolve_device(self.device)
@@ -198,6 +218,7 @@ class ReadingsEstimator(Estimator):
             (queries.sample, self._codes(queries), queries.time * factor),
             values,
             ignore_unknown=self.unknown_sensors == "ignore",
+            sees_distant=self.model_.sees_distant,
         )
 
     def _visible(self, table: EventTable) -> EventTable:
@@ -264,39 +285,61 @@ class ReadingsEstimator(Estimator):
         self.holds_out_windows_ = True
         return table, table
 
-    def _held_out_windows(self, windows: Windows, share: float) -> NDArray[np.bool_]:
-        held = np.zeros(len(windows), dtype=bool)
-        number = max(1, round(share * len(windows)))
-        held[np.random.default_rng(int(self.seed)).choice(len(windows), number, replace=False)] = True
-        return held
+    def _held_out_rows(self, table: EventTable) -> Bools | None:
+        """(readings,) which of a long series' readings validate: those of many short stretches; None without any."""
+        if not self.holds_out_windows_:
+            return None
+        stretches = Windows.cut(table, self._window_interval, self._horizon(), pieces=PIECES).with_readings(table)
+        number = max(1, round(self._configs()[2].holdout * len(stretches)))
+        chosen = np.random.default_rng(int(self.seed)).choice(len(stretches), number, replace=False)
+        held_out = np.zeros(len(table.time), dtype=bool)
+        for first, last in zip(*stretches[chosen].rows_inside(table), strict=True):
+            held_out[first:last] = True
+        return held_out
 
     def _training_source(self, table: EventTable) -> GapWindows:
         self.gaps_ = self._gaps(table)
-        return GapWindows(table, self.scaler_, self._windows(table, held_out=False), self.gaps_)
+        held_out = self._held_out_rows(table)
+        askable = None if held_out is None else ~held_out
+        return GapWindows(
+            table,
+            self.scaler_,
+            self._windows(table, askable),
+            self.gaps_,
+            askable=askable,
+            sees_distant=self.model_.sees_distant,
+        )
 
     def _validation_source(self, table: EventTable) -> HeldOutWindows:
         """Readings hidden once, as in training."""
         table = table.in_unit(self.time_unit_)
-        windows = self._windows(table, held_out=True)
-        return HeldOutWindows(table, self.scaler_, windows, self.gaps_, seed=int(self.seed), ignore_unknown=True)
+        askable = self._held_out_rows(table)
+        return HeldOutWindows(
+            table,
+            self.scaler_,
+            self._windows(table, askable),
+            self.gaps_,
+            askable=askable,
+            seed=int(self.seed),
+            ignore_unknown=True,
+            sees_distant=self.model_.sees_distant,
+        )
 
-    def _windows(self, table: EventTable, *, held_out: bool) -> Windows:
-        windows = Windows.cut(table, self._window_interval, self._horizon()).with_readings(table)
-        if not self.holds_out_windows_:
-            return windows
-        return windows[self._held_out_windows(windows, self._configs()[2].holdout) == held_out]
+    def _windows(self, table: EventTable, askable: Bools | None) -> Windows:
+        return Windows.cut(table, self._window_interval, self._horizon()).with_readings(table, askable)
 
     def _forget_calibration(self) -> None:
         self.conformal_ = None
 
-    def _calibrate(self, truth: NDArray[Any], predicted: NDArray[Any], table: EventTable) -> None:
-        self.conformal_ = ConformalIntervals.fit(truth[:, :1], predicted[:, None])
+    def _calibrate(self, truth: NDArray[Any], predicted: NDArray[Any], source: BatchSource) -> None:
+        distance = cast(HeldOutWindows, source).distance / self.interval_[truth[:, 1].astype(np.int64)]
+        self.conformal_ = GroupedIntervals.fit(truth[:, 0], predicted, distance, DISTANCES, MIN_GROUP)
 
     # ---------------------------------------------------------------- saving
 
-    def _identity(self, held_out: EventTable | None, data: Estimator | None = None) -> str:
+    def _identity(self, held_out: EventTable | None, data: Estimator | None = None, *, resumable: bool = False) -> str:
         arguments = [type(self).__name__, self._horizon(), getattr(self, "cutoff", None)]
-        return content_checksum([super()._identity(held_out, data), arguments])
+        return content_checksum([super()._identity(held_out, data, resumable=resumable), arguments])
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         arrays = {} if self.conformal_ is None else {f"conformal/{k}": v for k, v in vars(self.conformal_).items()}
@@ -305,7 +348,7 @@ class ReadingsEstimator(Estimator):
     def _restore_state(self, content: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         self.interval_ = arrays["interval"].astype(np.float64)
         saved = {name.removeprefix("conformal/"): a for name, a in arrays.items() if name.startswith("conformal/")}
-        self.conformal_ = ConformalIntervals(**saved) if saved else None
+        self.conformal_ = GroupedIntervals(**saved) if saved else None
 
 
 def _without(table: EventTable, queries: QueryTable) -> EventTable:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 
+from raindrop.batch.collate import BatchSource
 from raindrop.errors import ConfigError
 from raindrop.estimators.inputs import label_names, with_columns
 from raindrop.estimators.samples import SampleEstimator
@@ -107,7 +108,7 @@ class Regressor(RegressorMixin, SampleEstimator):  # type: ignore[misc]
     def _forget_calibration(self) -> None:
         self.conformal_: ConformalIntervals | None = None
 
-    def _calibrate(self, truth: NDArray[Any], predicted: NDArray[Any], table: EventTable) -> None:
+    def _calibrate(self, truth: NDArray[Any], predicted: NDArray[Any], source: BatchSource) -> None:
         self.conformal_ = ConformalIntervals.fit(truth, predicted)
 
     # ---------------------------------------------------------------- saving

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -68,7 +68,9 @@ class SampleEstimator(Estimator):
         resume: bool = False,
         tensorboard: bool = False,
         parts: Mapping[str, EventTable] | None = None,
+        callbacks: Sequence[Any] = (),
         network: Estimator | None = None,
+        start_from: Estimator | None = None,
     ) -> Self:
         """Learn from a table. What to predict is the table's own unless `y` is given.
 
@@ -76,7 +78,9 @@ class SampleEstimator(Estimator):
         much each sample counts in the loss. With `run`, a folder, the run is logged and checkpointed there, the fitted
         model is saved there, and `resume` continues it; `parts` (train, val and test, as far as there are) are saved
         there as the run's split. A blend takes a fitted `network` that was trained as its own would be (see
-        `network_alone`) instead of training it again.
+        `network_alone`) instead of training it again. `callbacks` (`raindrop.training.Callback`) are called after every
+        epoch. `start_from`, a fitted estimator of the same model and settings, gives the first weights, the scaling and
+        the classes: training goes on from there, on this table.
         """
         _, _, train_config = self._configs()
         resolve_device(self.device)
@@ -95,8 +99,13 @@ class SampleEstimator(Estimator):
             resume=resume,
             tensorboard=tensorboard,
             parts=parts,
+            callbacks=callbacks,
             network=network,
+            start_from=start_from,
         )
+
+    def _own_parts(self, training: EventTable, held_out: EventTable | None) -> Mapping[str, EventTable] | None:
+        return {"train": training} | ({} if held_out is None else {"val": held_out})
 
     def _hold_out(
         self, table: EventTable, validation: EventTable | None, share: float, *, own_labels: bool

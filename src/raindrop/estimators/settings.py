@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -13,7 +13,7 @@ from raindrop import config as configs
 from raindrop.errors import ConfigError, suggest
 from raindrop.hardware import check_threads
 from raindrop.models.registry import MODELS, Entry
-from raindrop.training.config import TrainConfig
+from raindrop.training.config import Plan, TrainConfig
 
 
 class Settings(BaseEstimator):  # type: ignore[misc]
@@ -28,6 +28,16 @@ class Settings(BaseEstimator):  # type: ignore[misc]
     device: str
     threads: int | None
     progress: bool
+
+    def set_params(self, **params: Any) -> Self:
+        """As in scikit-learn; `train__epochs=5` or `model__slots__dim=8` changes a single setting, for searches."""
+        single = {name: params.pop(name) for name in list(params) if name.startswith(("model__", "train__"))}
+        super().set_params(**params)
+        if single:
+            sections = configs.split_sections(self.config or {})
+            present = {f"{section}.{name}": value for section, own in sections.items() for name, value in own.items()}
+            self.config = present | {name.replace("__", "."): value for name, value in single.items()}
+        return self
 
     def _check_arguments(self) -> None:
         """Raise on arguments that the subclass knows to be impossible."""
@@ -52,16 +62,29 @@ class Settings(BaseEstimator):  # type: ignore[misc]
             preset["train"] = {name: value for name, value in preset["train"].items() if name != "min_steps"}
         return entry, model_config, configs.make(TrainConfig, preset["train"], own["train"], where="train.")
 
+    def fewer_steps(self, samples: int, mean_readings: float) -> str | None:
+        """A sentence where the settings train for fewer steps than the preset would on so many samples; else None."""
+        entry, _, config = self._configs()
+        preset = configs.make(TrainConfig, configs.split_sections(entry.presets[self.preset])["train"])
+        planned, usual = (Plan.of(each, samples, mean_readings) for each in (config, preset))
+        if planned.epochs * planned.steps >= usual.epochs * usual.steps:
+            return None
+        return (
+            f"train.epochs={config.epochs} and train.batch_size={planned.batch_size} make "
+            f"{planned.epochs * planned.steps:,} steps on these {samples:,} samples; the preset '{self.preset}' takes "
+            f"{usual.epochs * usual.steps:,} ({usual.epochs} epochs). The model may be trained too little."
+        )
+
     def resolved(self) -> dict[str, dict[str, Any]]:
         """Every setting of the groups "model" and "train", from `config`, the preset and the defaults."""
         _, model_config, train_config = self._configs()
         return {"model": configs.to_dict(model_config), "train": configs.to_dict(train_config)}
 
-    def _refuse_train_settings(self, config: TrainConfig, tensorboard: bool) -> None:
+    def _refuse_train_settings(self, config: TrainConfig, watched: bool) -> None:
         """A model without the training loop cannot follow its settings."""
         ignored = [f.name for f in fields(config) if f.name != "holdout" and getattr(config, f.name) != f.default]
-        if ignored or tensorboard:
-            names = ", ".join(f"train.{name}" for name in ignored) or "tensorboard"
+        if ignored or watched:
+            names = ", ".join(f"train.{name}" for name in ignored) or "tensorboard or a callback"
             raise ConfigError(
                 f"Model '{self.model}' is not trained by gradients, so {names} cannot have an effect. Leave it out; "
                 f"the settings of '{self.model}' start with 'model.'."

@@ -7,6 +7,7 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from raindrop.errors import DataError, suggest
 from raindrop.files import atomic_file, write_json
+from raindrop.table.csv_text import plain_text, write_csv
 
 Writer = Callable[[Sequence[str], NDArray[np.float32], str, Path], None]
 NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -46,8 +48,8 @@ def write_adjacency(sensors: Sequence[str], weights: NDArray[np.float32], name: 
     """The matrix as CSV: the first column names the sender, the others are receivers."""
     with atomic_file(path) as partial, open(partial, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(["sender", *sensors])
-        writer.writerows([sensor, *map(str, row)] for sensor, row in zip(sensors, weights, strict=True))
+        writer.writerow(["sender", *map(plain_text, sensors)])
+        writer.writerows([plain_text(sensor), *map(str, row)] for sensor, row in zip(sensors, weights, strict=True))
 
 
 def write_graphml(sensors: Sequence[str], weights: NDArray[np.float32], name: str, path: Path) -> None:
@@ -103,9 +105,9 @@ WRITERS: dict[str, Writer] = {
 
 def write_frame(frame: pl.DataFrame, path: str | os.PathLike[str]) -> Path:
     """Write a frame as Parquet or CSV, chosen by the ending of `path`."""
-    write = writer_for(path, {".parquet": frame.write_parquet, ".csv": frame.write_csv})
-    with atomic_file(path) as partial:
-        write(partial)
+    write = writer_for(path, {".parquet": frame.write_parquet, ".csv": partial(write_csv, frame)})
+    with atomic_file(path) as temporary:
+        write(temporary)
     return Path(path)
 
 

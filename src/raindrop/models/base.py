@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -49,6 +49,9 @@ class Output:
 
 class Model(nn.Module, ABC):
     """A network over batches of readings, made from its config and the data's."""
+
+    sees_distant: ClassVar[bool] = False
+    """Whether a window of a long series shows it single readings from far outside (`batch/distant.py`)."""
 
     def __init__(self, config: Any, spec: DataSpec):
         super().__init__()

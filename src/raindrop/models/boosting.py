@@ -7,47 +7,39 @@ caps its version.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from raindrop.errors import MissingExtraError
+from raindrop.ranges import Length, Positive, Range, Ranged, Weight
 from raindrop.tasks.boosting import BoostingProblem
 
 
 @dataclass(frozen=True, kw_only=True)
-class TreesConfig:
+class TreesConfig(Ranged):
     """How the trees are grown."""
 
     engine: Literal["sklearn", "lightgbm"] = "sklearn"
     """The library that grows them: scikit-learn, or LightGBM (extra `trees`)."""
     summaries: Literal["nine", "more"] = "nine"
     """The columns: nine summaries per sensor, or also details such as slope and time since the last reading."""
-    rounds: int = 1000
+    rounds: Length = 1000
     """Maximum rounds of boosting, one tree per round, or one per class and round where there are more than two."""
-    patience: int = 50
+    patience: Length = 50
     """Stop after this many rounds without a lower validation loss; needs validation samples."""
-    learning_rate: float = 0.05
+    learning_rate: Positive = 0.05
     """Share of each tree's correction that is applied."""
-    leaves: int = 31
+    leaves: Annotated[int, Range(2, 65_536)] = 31
     """Maximum leaves of a tree."""
-    min_samples: int = 20
+    min_samples: Length = 20
     """Minimum training samples in a leaf."""
-    l2: float = 0.0
+    l2: Weight = 0.0
     """L2 regularisation of the leaf values."""
-    columns: float = 1.0
+    columns: Annotated[float, Range(0, 1, above=True)] = 1.0
     """Share of the columns a tree (LightGBM) or a split (scikit-learn) may choose from, drawn at random."""
-
-    def __post_init__(self) -> None:
-        for name, least in (("rounds", 1), ("patience", 1), ("leaves", 2), ("min_samples", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}.")
-        if not 0 < self.columns <= 1:
-            raise ValueError(f"columns is a share of the summaries, above 0 and up to 1, not {self.columns}.")
-        if not 0 < self.learning_rate < float("inf") or not 0 <= self.l2 < float("inf"):
-            raise ValueError("learning_rate must be positive and l2 at least 0.")
 
 
 @dataclass(frozen=True)
@@ -57,6 +49,11 @@ class Samples:
     x: NDArray[np.float64]
     target: NDArray[Any]
     weight: NDArray[np.float32] | None = None
+
+    def part(self, positions: NDArray[np.int64]) -> Samples:
+        """These samples."""
+        weight = None if self.weight is None else self.weight[positions]
+        return Samples(self.x[positions], self.target[positions], weight)
 
     def only(self, columns: NDArray[np.int64]) -> Samples:
         """These columns; a constant one where there are none."""

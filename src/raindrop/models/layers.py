@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from raindrop.batch.batch import Batch
 from raindrop.errors import ConfigError
 from raindrop.models.base import DataSpec
 from raindrop.models.ensemble import EnsembleHead
+from raindrop.ranges import Ranged, Share, Size
 
 Activation = Literal["sigmoid", "relu"]
 
@@ -145,21 +146,17 @@ class Head(nn.Module):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeadConfig:
+class HeadConfig(Ranged):
     """Settings of a `Head`, for models whose papers say no more than "a classifier"."""
 
-    static_dim: int | None = None
+    static_dim: Size | None = None
     """Size of the projected statics; by default the number of sensors."""
-    hidden: int = 128
+    hidden: Size = 128
     """Neurons in the classifier's first layer."""
     activation: Activation = "relu"
     """Activation in the classifier."""
-    dropout: float = 0.3
+    dropout: Share = 0.3
     """Dropout in the classifier."""
-
-    def __post_init__(self) -> None:
-        require_positive(self, "hidden")
-        require_dropout(self)
 
     def head(self, embedding_dim: int, spec: DataSpec) -> Head:
         """The classifier for embeddings of this size."""
@@ -174,12 +171,12 @@ class HeadConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StateHeadConfig:
+class StateHeadConfig(Ranged):
     """Settings of a `Head` on a recurrent state, for models in which `hidden` is the size of that state."""
 
-    static_dim: int = 32
+    static_dim: Size = 32
     """Size of the projected statics."""
-    head_hidden: int = 64
+    head_hidden: Size = 64
     """Neurons in the classifier's first layer."""
 
     def head(self, embedding_dim: int, spec: DataSpec, dropout: float = 0.0) -> Head:
@@ -192,19 +189,6 @@ class StateHeadConfig:
             activation="relu",
             dropout=dropout,
         )
-
-
-def require_positive(config: Any, *names: str) -> None:
-    """Raise a ValueError unless these sizes and counts are at least 1."""
-    for name in names:
-        if getattr(config, name) < 1:
-            raise ValueError(f"{name} must be at least 1, not {getattr(config, name)}.")
-
-
-def require_dropout(config: Any) -> None:
-    """Raise a ValueError unless `dropout` is a probability below 1."""
-    if not 0 <= config.dropout < 1:
-        raise ValueError(f"dropout must be at least 0 and below 1, not {config.dropout}.")
 
 
 # ------------------------------------------------------------------ initialisation

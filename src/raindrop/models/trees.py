@@ -112,9 +112,13 @@ class Trees(DirectModel):
 
     def forward(self, batch: Batch) -> Output:
         columns = self.columns(batch)
-        scores = self.baseline.repeat(len(columns), 1).index_add(1, self.output, self.forest(columns))
+        scores = self.score_columns(columns)
         summaries = columns[:, : columns.shape[1] - batch.statics.shape[1]]
         return Output(scores.float(), summaries.nan_to_num(0.0).float(), scores.new_zeros(()).float())
+
+    def score_columns(self, columns: Tensor) -> Tensor:
+        """(b, column) -> (b, output) in double precision."""
+        return self.baseline.repeat(len(columns), 1).index_add(1, self.output, self.forest(columns))
 
     def columns(self, batch: Batch) -> Tensor:
         """(b, column): the summaries of all sensors, and the statics."""
@@ -127,8 +131,12 @@ class Trees(DirectModel):
 
     def fit(self, training: BatchSource, validation: BatchSource | None, seed: int) -> list[dict[str, Any]]:
         """Grow trees; with validation samples, keep the number of rounds with the lowest loss on them."""
-        rows = self.rows_of(training, seed)
-        rows_validation = None if validation is None else self.rows_of(validation, seed)
+        return self.fit_rows(
+            self.rows_of(training, seed), None if validation is None else self.rows_of(validation, seed), seed
+        )
+
+    def fit_rows(self, rows: Samples, rows_validation: Samples | None, seed: int) -> list[dict[str, Any]]:
+        """The same from columns that are known already."""
         trees: list[Nodes] = []
         output: list[int] = []
         baseline = np.zeros(len(self.baseline))

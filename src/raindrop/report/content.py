@@ -109,7 +109,11 @@ def report_on(
         label=view.label(table),
         truth=truth,
         scores=scores,
-        constant=task.evaluate(truth, task.constant_prediction(truth)),
+        constant={
+            name: value
+            for name, value in task.evaluate(truth, task.constant_prediction(truth)).items()
+            if name in task.metrics
+        },
         section=view.section(truth, scores, regions),
         coverage=[row for share in regions for row in view.coverage(truth, regions[share], share)],
         graph_views=views,

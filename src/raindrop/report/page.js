@@ -114,6 +114,7 @@ function showGraphs() {
   byId("view-warning").hidden = !view.warnings[state.code];
   byId("view-empty").textContent = view.empty;
   byId("view-empty").hidden = !view.empty;
+  byId("graph-controls").classList.toggle("standing-still", Boolean(view.empty));
   byId("view-graphs").hidden = Boolean(view.empty);
   byId("threshold").disabled = Boolean(view.empty);
   byId("threshold-text").textContent = view.empty ? "this graph has no edges" : "";

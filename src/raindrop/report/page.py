@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
@@ -49,15 +51,28 @@ def render(template: str, data: Any, charts: Any, scripts: Sequence[str], **valu
         loader=PackageLoader("raindrop", "report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     here = files("raindrop.report")
+    script = _element_text("\n".join(here.joinpath(name).read_text(encoding="utf-8") for name in scripts))
+    bokeh = _element_text("\n".join(Resources(mode="inline", components=["bokeh"]).js_raw))
     return environment.get_template(template).render(
         style=here.joinpath("page.css").read_text(encoding="utf-8"),
-        script="\n".join(here.joinpath(name).read_text(encoding="utf-8") for name in scripts),
-        bokeh="\n".join(Resources(mode="inline", components=["bokeh"]).js_raw),
+        script=script,
+        bokeh=bokeh,
+        script_hashes=" ".join(map(_policy_hash, (bokeh, script))),
         data=script_json(data),
         charts=script_json(charts),
         percent=percent_text,
         **values,
     )
+
+
+def _element_text(text: str) -> str:
+    """The text of an element as a browser sees it, which knows one kind of line ending."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _policy_hash(text: str) -> str:
+    """How a Content-Security-Policy names the one inline script with this text."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def script_json(content: Any) -> str:

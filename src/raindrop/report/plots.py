@@ -334,7 +334,8 @@ def _warn(figure: Figure, warning: str) -> None:
     """A framed warning below the plot, so that the plot is not copied without it."""
     if warning:
         box = {"facecolor": "#fff4e0", "edgecolor": "#b7791f", "boxstyle": "round,pad=0.4"}
-        figure.supxlabel(f"Warning: {warning}", fontsize=9, color=INK, wrap=True, bbox=box, parse_math=False)
+        text = _escaped(f"Warning: {warning}")  # wrapping ignores parse_math=False
+        figure.supxlabel(text, fontsize=9, color=INK, wrap=True, bbox=box)
 
 
 def _title(axes: Axes, text: str) -> None:
@@ -347,5 +348,5 @@ def _literal(axes: Axes) -> None:
 
 
 def _escaped(name: str) -> str:
-    """A name for a legend, where $ would start a formula."""
+    """Text for a place where $ would start a formula whatever is asked for, such as a legend."""
     return name.replace("$", r"\$")

@@ -44,6 +44,7 @@ class SortedReadings:
     dropped: dict[str, int]
     filled: NDArray[np.bool_] | None = None
     notices: tuple[str, ...] = ()
+    sensor_info: pl.DataFrame | None = None
 
 
 def build_readings(

@@ -6,9 +6,11 @@ import inspect
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+import polars as pl
 from numpy.typing import ArrayLike
 
 from raindrop.errors import DataError, RaindropWarning, suggest
@@ -16,8 +18,9 @@ from raindrop.table.adapters import arrays, meds, sktime, wide
 from raindrop.table.adapters.long_frames import LongFrames
 from raindrop.table.build import Duplicates, Missing, SortedReadings, Unlisted, build_readings
 from raindrop.table.data_files import read_files
-from raindrop.table.frames import to_polars
+from raindrop.table.frames import require_columns, to_polars
 from raindrop.table.relative_time import BeforeReference
+from raindrop.table.sensor_info import check_sensor_info
 from raindrop.table.time_columns import TimeUnit
 
 ROLES = ("label", "group", "cutoff", "reference")
@@ -47,7 +50,7 @@ class Constructors:
         cutoff: str | None = None,
         reference: str | None = None,
         time_unit: TimeUnit = "hours",
-        sensors: Sequence[str] | None = None,
+        sensors: Any = None,
         duplicates: Duplicates = "error",
         missing: Missing = "error",
         before_reference: BeforeReference = "error",
@@ -63,8 +66,14 @@ class Constructors:
         sample. Date times become hours (or another `time_unit`) since the sample's `reference`, or since its first
         reading if there is no reference. Values that are text become sensors that read 1 or 0; `text` names a column of
         such values where they stand apart. `source` is the name of the tables in messages: one name for both, or one
-        each. `notices` are kept with the table, before those of its own.
+        each. `notices` are kept with the table, before those of its own. `sensors` are the names in order, or a frame
+        with the column `sensor` that says more about each, such as its position in `x` and `y` (`sensor_columns`).
         """
+        about = to_polars(sensors, "sensors") if isinstance(sensors, Mapping) or hasattr(sensors, "columns") else None
+        if about is not None:
+            require_columns(about, {"sensor": "sensor"}, "sensors")
+            sensors = about["sensor"].cast(pl.String).to_list()
+            about = check_sensor_info(about, sensors)
         built = build_readings(
             events,
             samples,
@@ -89,7 +98,7 @@ class Constructors:
         )
         for notice in built.notices:
             warnings.warn(notice, RaindropWarning, stacklevel=2)
-        return cls._from_built(built)
+        return cls._from_built(replace(built, sensor_info=about))
 
     @classmethod
     def from_columns(cls, sample: Any, time: Any, sensor: Any, value: Any, samples: Any = None, **options: Any) -> Self:

@@ -16,27 +16,30 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from raindrop.errors import DataError, check_choice, suggest
-from raindrop.files import atomic_folder, write_json
 from raindrop.table.adapters.meds import is_meds
 from raindrop.table.build import SortedReadings
 from raindrop.table.constructors import Constructors, check_options
 from raindrop.table.display import to_html
+from raindrop.table.folder_checks import check_checksums, check_fingerprint
 from raindrop.table.frame_files import find_file, read_frame
 from raindrop.table.frames import require_columns, to_name_tuple, to_pandas
 from raindrop.table.indexing import reading_mask, sample_positions
+from raindrop.table.relative_time import TIME_ZERO
 from raindrop.table.sample_columns import class_labels, encode_column, group_codes, missing_to_null
+from raindrop.table.sensor_info import check_sensor_info, read_sensor_info
 from raindrop.table.splits import stratified_parts
 from raindrop.table.store import (
     ARRAYS,
     Roles,
     TableInfo,
+    Writer,
     arrays_are_usable,
     open_arrays,
     parquet_is_unchanged,
     read_filled,
     read_info,
     require_folder,
-    write_files,
+    write_table,
 )
 from raindrop.table.time_columns import SECONDS, TimeUnit
 
@@ -64,6 +67,8 @@ class EventTable(Constructors):
     """Which of the readings were predicted rather than measured; None where none was."""
     notices: tuple[str, ...] = ()
     """What had to be guessed to build the table, a sentence each."""
+    sensor_info: pl.DataFrame | None = None
+    """What is known about the sensors, a row each with the column `sensor`; see `sensor_columns`."""
 
     # ---------------------------------------------------------------- building
 
@@ -72,12 +77,14 @@ class EventTable(Constructors):
         return cls(**vars(built))
 
     @classmethod
-    def read(cls, folder: str | os.PathLike[str], **options: Any) -> EventTable:
+    def read(cls, folder: str | os.PathLike[str], *, verify: bool = False, **options: Any) -> EventTable:
         """The table in a folder: `events.parquet|csv` and `samples.parquet|csv`; or in one file, or in a MEDS folder.
+
+        `sensors.parquet|csv`, if it is there, says more about the sensors (`sensor_columns`).
 
         A folder written by `write` is opened memory-mapped, with the roles it was written with; `label`, `statics` and
         `group` may be changed. For any other folder, or if its Parquet files were edited since, `options` are those of
-        `from_frames`.
+        `from_frames`. With `verify` every byte of a folder that `write` wrote is compared with its checksum.
         """
         check_options(cls, options)
         options = {name: value for name, value in options.items() if value is not None}
@@ -94,8 +101,10 @@ class EventTable(Constructors):
             )
         info = read_info(folder)
         if info is not None:
+            if verify and check_checksums(folder, info.written) and arrays_are_usable(folder, info):
+                check_fingerprint(folder, cls._open(folder, info).fingerprint, info.fingerprint)
             if set(options) <= {"label", "statics", "group"} and arrays_are_usable(folder, info):
-                return cls._open(folder, info).with_roles(**options)
+                return cls._open(folder, info).with_roles(**options)._with_info_of(folder)
             options = info.options_to_rebuild() | options
         unchanged = info is not None and parquet_is_unchanged(folder, info)
         events = read_frame(paths["events"], all_text=True)  # so that text among the numbers is reported with its row
@@ -110,7 +119,12 @@ class EventTable(Constructors):
             options.setdefault("missing", "drop")
         options.setdefault("source", (str(paths["events"]), str(paths["samples"])))
         table = cls.from_frames(events.frame, samples, notices=notices, **options)
-        return replace(table, dropped={**info.dropped, **table.dropped}) if info and unchanged else table
+        if info and unchanged:
+            table = replace(table, dropped={**info.dropped, **table.dropped})
+        return table if table.sensor_info is not None else table._with_info_of(folder)
+
+    def _with_info_of(self, folder: Path) -> EventTable:
+        return replace(self, sensor_info=read_sensor_info(folder, self.sensors))
 
     @classmethod
     def _open(cls, folder: Path, info: TableInfo) -> EventTable:
@@ -176,6 +190,26 @@ class EventTable(Constructors):
             return np.zeros(len(self), dtype=bool)
         return missing_to_null(self.samples[self.roles.label]).is_not_null().to_numpy(writable=True)
 
+    @property
+    def time_zero(self) -> pl.Series | None:
+        """(samples,) the date time that the times of each sample count from; None where times never were dates."""
+        return self.samples[TIME_ZERO] if TIME_ZERO in self.samples.columns else None
+
+    @property
+    def sensor_columns(self) -> pl.DataFrame:
+        """What is known about the sensors: a row for each of `sensors`, in order; null where nothing is known.
+
+        The first column is `sensor`; `x` and `y`, if they are there, are positions. Models do not see any of it.
+        """
+        names = pl.DataFrame({"sensor": pl.Series(self.sensors, dtype=pl.String)})
+        if self.sensor_info is None:
+            return names
+        return names.join(self.sensor_info, on="sensor", how="left", maintain_order="left")
+
+    def with_sensor_info(self, info: Any) -> EventTable:
+        """The same table with these facts about its sensors: a frame with the column `sensor`, and any others."""
+        return replace(self, sensor_info=check_sensor_info(info, self.sensors))
+
     def rows(self, positions: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
         """Indices into `time`, `sensor` and `value`: the readings of the samples at `positions`, sample by sample."""
         start, count = (self.start, self.count) if positions is None else (self.start[positions], self.count[positions])
@@ -204,6 +238,8 @@ class EventTable(Constructors):
         digest = hashlib.blake2b(digest_size=16)
         digest.update(json.dumps([self.sensors, self.time_unit, asdict(self.roles)]).encode())
         digest.update(self.samples.write_json().encode())
+        if self.sensor_info is not None:
+            digest.update(self.sensor_info.write_json().encode())
         digest.update(np.ascontiguousarray(self.count).tobytes())
         for chunk in np.array_split(np.arange(len(self)), max(1, self.num_readings // 4_000_000)):
             rows = self.rows(chunk)
@@ -324,20 +360,19 @@ class EventTable(Constructors):
 
     # ---------------------------------------------------------------- writing
 
-    def write(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write the table as a folder: Parquet files, arrays in `readings/` for memory-mapping, and `table.json`."""
-        folder = Path(folder)
+    def write(
+        self, folder: str | os.PathLike[str], *, overwrite: bool = False, beside: Mapping[str, Writer] | None = None
+    ) -> Path:
+        """Write the table as a folder: Parquet files, arrays in `readings/` for memory-mapping, and `table.json`.
+
+        `overwrite` replaces a table, never a folder with other files. `beside`: what writes further files, by name.
+        """
         rows = self.rows()
-        with atomic_folder(folder, overwrite=overwrite) as partial:
-            arrays = {name: self.offsets if name == "offsets" else getattr(self, name)[rows] for name in ARRAYS}
-            info = TableInfo(
-                time_unit=self.time_unit,
-                sensors=self.sensors,
-                roles=self.roles,
-                dropped=dict(self.dropped),
-                notices=self.notices,
-                fingerprint=self.fingerprint,
-                written=write_files(partial, self.events(), self.samples, arrays),
-            )
-            write_json(partial / "table.json", asdict(info))
-        return folder
+        arrays = {name: self.offsets if name == "offsets" else getattr(self, name)[rows] for name in ARRAYS}
+        about = {name: getattr(self, name) for name in ("time_unit", "sensors", "roles", "notices", "fingerprint")}
+        info = TableInfo(dropped=dict(self.dropped), **about)
+        facts: dict[str, Writer] = (
+            {} if self.sensor_info is None else {"sensors.parquet": self.sensor_info.write_parquet}
+        )
+        beside = facts | dict(beside or {})
+        return write_table(Path(folder), info, self.events(), self.samples, arrays, overwrite, beside)

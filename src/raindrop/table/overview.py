@@ -16,6 +16,7 @@ from raindrop.table.sample_columns import encode_column
 from raindrop.table.splits import stratified_parts
 
 MAX_SAMPLES = 5_000  # samples used for statistics that need more than one pass over the readings
+MAX_SENSORS = 500  # whose counts the trees of `missingness` see one by one; all others count in the sum
 NUM_FOLDS = 5
 
 
@@ -166,7 +167,8 @@ def missingness(table: EventTable, *, seed: int = 0, max_samples: int = MAX_SAMP
     reason = _why_not_cross_validated(codes, len(classes), groups, table.roles.group)
     if reason:
         return Missingness(None, len(table), reason)
-    return Missingness(_cross_validated_auroc(_missingness_features(table), codes, groups, seed), len(table))
+    auroc = _cross_validated_auroc(_missingness_features(table), codes, groups, seed)
+    return Missingness(auroc, len(table), sensors=min(MAX_SENSORS, len(table.sensors)))
 
 
 def _groups(table: EventTable, column: str) -> NDArray[np.int64]:
@@ -193,9 +195,16 @@ def _why_not_cross_validated(
 
 
 def _missingness_features(table: EventTable) -> NDArray[np.float64]:
-    """(samples, sensors + 4): readings of each sensor, readings, times, first and last time."""
-    readings, num_sensors = _Readings.from_table(table), len(table.sensors)
-    per_sensor = np.bincount(readings.position * num_sensors + readings.sensor, minlength=len(table) * num_sensors)
+    """(samples, sensors + 4): readings of each sensor (of the most frequent ones), all readings, times, first, last."""
+    readings = _Readings.from_table(table)
+    often = np.bincount(readings.sensor, minlength=len(table.sensors))
+    columns_of = np.full(len(table.sensors), -1, dtype=np.int64)  # of the sensors that are read most often
+    chosen = np.sort(np.argsort(-often, kind="stable")[:MAX_SENSORS])
+    columns_of[chosen] = np.arange(len(chosen))
+    num_sensors, column = len(chosen), columns_of[readings.sensor]
+    counted = column >= 0
+    cell = readings.position[counted] * num_sensors + column[counted]
+    per_sensor = np.bincount(cell, minlength=len(table) * num_sensors)
     first, last = np.full(len(table), np.nan), np.full(len(table), np.nan)
     first[table.count > 0], last[table.count > 0] = readings.first_and_last_times()
     columns = [per_sensor.reshape(len(table), num_sensors), table.count, readings.times_per_sample(), first, last]

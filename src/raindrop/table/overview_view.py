@@ -33,6 +33,8 @@ class Missingness:
     samples: int
     reason: str = ""
     """Why `auroc` is None."""
+    sensors: int = 0
+    """How many sensors' counts the trees see one by one, the most frequent ones."""
 
 
 @dataclass(frozen=True)
@@ -106,9 +108,10 @@ def missingness_sentence(info: Overview) -> str:
     result = info.missingness
     if result.auroc is None:
         return f"How well missingness alone predicts the label cannot be estimated: {result.reason}."
+    few = f" and the {result.sensors:,} most frequent sensors" if result.sensors < len(info.sensors) else ""
     return (
         f"Missingness alone (which sensors, how often, how long; no value) predicts '{info.label}' with an AUROC of "
-        f"{result.auroc:.3f}, cross-validated on {result.samples:,} samples; 0.5 is chance."
+        f"{result.auroc:.3f}, cross-validated on {result.samples:,} samples{few}; 0.5 is chance."
     )
 
 
@@ -209,13 +212,11 @@ def draw_figure(info: Overview) -> Figure:
         classes["share"].to_numpy(),
         f"share of samples, '{info.label}'" if info.label else "no label",
     )
-    figure.suptitle(
+    title = (
         f"{info.samples:,} samples, {len(info.sensors):,} sensors, {info.readings:,} readings\n"
-        f"{missingness_sentence(info)}",
-        fontsize=9,
-        wrap=True,
-        parse_math=False,
+        f"{missingness_sentence(info)}"
     )
+    figure.suptitle(title.replace("$", r"\$"), fontsize=9, wrap=True)  # wrapping ignores parse_math=False
     return figure
 
 
@@ -238,4 +239,9 @@ def _histogram(axes: Any, values: np.ndarray, title: str) -> None:
         axes.hist(positive, bins=np.geomspace(positive.min(), positive.max(), 40), color=GREY)
         axes.set_xscale("log")
     else:
-        axes.hist(values, bins=40, color=GREY)
+        low, high = float(values.min()), float(values.max())
+        size = max(abs(low), abs(high)) or 1.0
+        if high - low > 1e-9 * size:
+            axes.hist(values, bins=40, color=GREY)
+        else:  # all the same but for rounding, which 40 bins cannot divide
+            axes.hist(values, bins=1, range=(low - 0.05 * size, high + 0.05 * size), color=GREY)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from raindrop.errors import DataError, format_count, suggest
 from raindrop.table.event_table import EventTable
 from raindrop.table.frames import require_columns, to_polars
+from raindrop.table.time_columns import describe_time_type, durations_to_numbers, numbers_to_durations, parse_times
 
 Positions = NDArray[np.int64]
 OUTAGE = 1.6  # a sensor is silent when its readings are further apart than this many typical intervals
@@ -27,20 +28,31 @@ class QueryTable:
     sample: Positions  # (q,)
     sensor: Positions  # (q,)
     time: NDArray[np.float64]  # (q,)
+    as_dates: bool = False
+    """Whether `frame` has date times; the table then knows what its times count from."""
 
     def __len__(self) -> int:
         return len(self.sample)
 
     @classmethod
     def from_frame(cls, table: EventTable, queries: Any) -> QueryTable:
-        """From a frame with the columns sample, time and sensor (polars, pandas, Arrow, a mapping of columns)."""
+        """From a frame with the columns sample, time and sensor (polars, pandas, Arrow, a mapping of columns).
+
+        Times are numbers on the clock of the table's readings, or date times if the table was built from date times.
+        """
         frame = to_polars(queries, "queries")
         require_columns(frame, {name: name for name in ("sample", "time", "sensor")}, "queries")
         if not len(frame):
             raise DataError("There are no queries. Give at least one row of (sample, time, sensor).")
         sample = _codes(frame["sample"], table.ids, "sample", "is not in the table")
         sensor = _codes(frame["sensor"], table.sensors, "sensor", "is not a sensor of the table")
-        return cls(table, sample, sensor, _times(frame["time"], table)).checked()
+        parsed, as_dates = _times(frame["time"], table)
+        time = _since_time_zero(parsed, table, sample) if as_dates else parsed.fill_null(np.nan).to_numpy()
+        return cls(table, sample, sensor, _finite(time), as_dates).checked()
+
+    def with_dates(self) -> QueryTable:
+        """The same queries with date times in `frame`, where the table knows what its times count from."""
+        return replace(self, as_dates=self.table.time_zero is not None)
 
     def checked(self) -> QueryTable:
         """Itself; an error where a query occurs twice."""
@@ -69,10 +81,14 @@ class QueryTable:
         return pl.DataFrame(
             {
                 "sample": self.table.samples["sample"].gather(self.sample),
-                "time": self.time,
+                "time": self._dates() if self.as_dates else self.time,
                 "sensor": pl.Series(self.table.sensors, dtype=pl.String).gather(self.sensor),
             }
         )
+
+    def _dates(self) -> pl.Series:
+        zero = cast(pl.Series, self.table.time_zero).gather(self.sample)
+        return zero + numbers_to_durations(self.time, self.table.time_unit)
 
     def _describe(self, at: Any) -> str:
         sample, sensor = self.table.ids[self.sample[at]], self.table.sensors[self.sensor[at]]
@@ -114,22 +130,28 @@ def grid(
 
 def at_times(table: EventTable, times: Any, sensors: Sequence[str]) -> QueryTable:
     """These sensors of every sample at those of the times that lie within the sample, from its first reading on."""
-    listed = np.asarray(times).ravel().tolist()
-    if not listed:
+    listed = np.asarray(times).ravel()
+    if not len(listed):
         raise DataError("There are no queries. Give at least one time.")
-    time = np.unique(_times(pl.Series("time", listed), table))
+    column = pl.Series("time", listed if listed.dtype.kind == "M" else listed.tolist())
+    parsed, as_dates = _times(column.unique().sort(), table)
+    if as_dates:
+        every = np.repeat(np.arange(len(table)), len(parsed))
+        time = _since_time_zero(pl.concat([parsed] * len(table)), table, every).reshape(len(table), -1)
+    else:
+        time = np.broadcast_to(_finite(parsed.fill_null(np.nan).to_numpy()), (len(table), len(parsed)))
     chosen = _codes(pl.Series(sensors, dtype=pl.String), table.sensors, "sensor", "is not a sensor of the table")
     first, last = spans(table)
-    inside = (time >= first[:, None]) & (time <= last[:, None]) & (table.count > 0)[:, None]  # (samples, times)
+    with np.errstate(invalid="ignore"):
+        inside = (time >= first[:, None]) & (time <= last[:, None]) & (table.count > 0)[:, None]  # (samples, times)
     if not inside.any():
         raise DataError(
             "There are no queries: none of the times lies within a sample, from its first reading to its last."
         )
     _refuse_too_many(int(inside.sum()) * len(chosen))
     sample, at = np.nonzero(inside)
-    return QueryTable(
-        table, np.repeat(sample, len(chosen)), np.tile(chosen, len(sample)), np.repeat(time[at], len(chosen))
-    )
+    asked = np.repeat(time[sample, at], len(chosen))
+    return QueryTable(table, np.repeat(sample, len(chosen)), np.tile(chosen, len(sample)), asked, as_dates)
 
 
 def in_gaps(table: EventTable, interval: NDArray[np.float64]) -> QueryTable:
@@ -186,13 +208,34 @@ def _codes(column: pl.Series, known: Sequence[str], what: str, problem: str) -> 
     return codes.to_numpy().astype(np.int64)
 
 
-def _times(column: pl.Series, table: EventTable) -> NDArray[np.float64]:
-    if not column.dtype.is_numeric():
+def _times(column: pl.Series, table: EventTable) -> tuple[pl.Series, bool]:
+    """The column as numbers, or as date times; and whether they are date times."""
+    if column.dtype.is_numeric():
+        return column.cast(pl.Float64), False
+    unit = f"Times are {table.time_unit} on the clock of the table's own readings."
+    looks_like_dates = column.dtype == pl.String and column.str.contains(r"^\s*\d+[-/.]\d+[-/.]\d").any()
+    if not looks_like_dates and column.dtype not in (pl.Date, pl.Datetime):
+        raise DataError(f"queries: 'time' is of type {column.dtype}, not a number. {unit}")
+    parsed = parse_times(column, table.time_unit, "queries", [])
+    zero = table.time_zero
+    if zero is None:
+        raise DataError(f"queries: 'time' holds date times, but the times of the table are numbers. {unit}")
+    if parsed.dtype != zero.dtype:
         raise DataError(
-            f"queries: 'time' is of type {column.dtype}, not a number. Times are {table.time_unit} on the clock of the "
-            "table's own readings."
+            f"queries: 'time' holds {describe_time_type(parsed.dtype)}, but the table was built from "
+            f"{describe_time_type(zero.dtype)}. Both must be of one kind."
         )
-    time = column.cast(pl.Float64).fill_null(np.nan).to_numpy()
+    return parsed, True
+
+
+def _since_time_zero(dates: pl.Series, table: EventTable, sample: Positions) -> NDArray[np.float64]:
+    """(q,) date times as numbers on the clocks of these samples; NaN where a clock is not known."""
+    since = dates - cast(pl.Series, table.time_zero).gather(sample)
+    return durations_to_numbers(since, table.time_unit).fill_null(np.nan).to_numpy()
+
+
+def _finite(time: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The times; an error where one is missing."""
     wrong = ~np.isfinite(time)
     if wrong.any():
         raise DataError(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from raindrop.errors import DataError
 from raindrop.files import atomic_file
+from raindrop.table.csv_text import write_csv
 from raindrop.table.event_table import EventTable
 from raindrop.table.queries import QueryTable
 
@@ -37,13 +38,17 @@ class Readings:
         columns = {"value": self.value, "low": self.low, "high": self.high}
         return self.queries.frame().with_columns(**{name: pl.Series(column) for name, column in columns.items()})
 
+    def with_dates(self) -> Readings:
+        """The same with date times, where the table was built from date times."""
+        return replace(self, queries=self.queries.with_dates())
+
     def write(self, path: str | os.PathLike[str]) -> Path:
         """Write a Parquet or CSV file, by its suffix."""
         target = require_suffix(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(target) as partial:
             if target.suffix == ".csv":
-                self.frame().write_csv(partial)
+                write_csv(self.frame(), partial)
             else:
                 self.frame().write_parquet(partial)
         return target

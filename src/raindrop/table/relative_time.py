@@ -10,6 +10,8 @@ from raindrop.errors import DataError
 from raindrop.table.checks import Sources, drop_rows, reject_rows
 from raindrop.table.time_columns import TimeUnit, describe_time_type, durations_to_numbers, parse_times
 
+TIME_ZERO = "time_zero"
+"""The column of the samples table with the date time that a sample's times count from, where there is one."""
 BeforeReference = Literal["error", "keep", "drop"]
 
 
@@ -22,8 +24,17 @@ def to_relative_time(
     sources: Sources,
     notices: list[str],
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Times of the readings, and the cutoff of each sample, as numbers of `time_unit` since the sample's reference."""
+    """Times of the readings, and the cutoff of each sample, as numbers of `time_unit` since the sample's reference.
+
+    Where times are date times, the samples get a column `time_zero`. If they have one already, it is the reference of
+    date times, and what numbers count from.
+    """
     times = rows["time"]
+    if TIME_ZERO in samples.columns:
+        if times.dtype == pl.Datetime:
+            reference = reference or TIME_ZERO
+        else:
+            samples = samples.with_columns(_parse_time_zero(samples[TIME_ZERO], time_unit, sources, notices))
     marks = {
         name: parse_times(samples[name], time_unit, sources.samples, notices)
         for name in (reference, cutoff)
@@ -53,7 +64,17 @@ def to_relative_time(
     rows = rows.with_columns(since_zero.alias("time"))
     if cutoff is not None:
         samples = samples.with_columns(durations_to_numbers(marks[cutoff] - zero, time_unit).alias(cutoff))
-    return rows, samples
+    return rows, samples.with_columns(zero.alias(TIME_ZERO)) if dtype == pl.Datetime else samples
+
+
+def _parse_time_zero(column: pl.Series, time_unit: TimeUnit, sources: Sources, notices: list[str]) -> pl.Series:
+    parsed = parse_times(column, time_unit, sources.samples, notices)
+    if parsed.dtype != pl.Datetime and parsed.count():
+        raise DataError(
+            f"{sources.samples}: column '{TIME_ZERO}' holds {describe_time_type(parsed.dtype)}. It is the date time "
+            "that the times of a sample count from, like 2024-01-31 08:15:00; rename it if it is something else."
+        )
+    return parsed.cast(pl.Datetime("us")) if parsed.dtype != pl.Datetime else parsed
 
 
 def drop_by_time(

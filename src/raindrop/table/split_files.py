@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from pickle import Unpickler, UnpicklingError
-from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from raindrop.errors import DataError, format_count, suggest
+from raindrop.errors import DataError, format_count, reading, suggest
 from raindrop.files import atomic_file
 from raindrop.table.event_table import EventTable
+from raindrop.table.npy_positions import read_positions
 
+MAX_BYTES = 256 << 20
+MAX_ROWS = 100_000_000
+"""More than any split has, so that a damaged file takes little memory."""
 Positions = NDArray[np.int64]
 PARTS = ("train", "val", "test")
 
@@ -68,26 +69,33 @@ class Split:
 
     @classmethod
     def _from_parquet(cls, path: Path, number: int | None) -> Split:
-        try:
-            frame = pl.read_parquet(path)
-        except (pl.exceptions.PolarsError, OSError) as error:
-            raise DataError(f"{path}: not a readable split ({str(error).splitlines()[0]}).") from None
+        with reading(path, "a split: the columns split, part and sample"):
+            if path.stat().st_size > MAX_BYTES:
+                raise DataError(f"{path}: larger than any split ({path.stat().st_size:,} bytes).")
+            frame = pl.read_parquet(path, glob=False)
+            if frame.height > MAX_ROWS:
+                raise DataError(f"{path}: {frame.height:,} rows are more than any split has.")
         id_column = next((name for name in ("sample", "window") if name in frame.columns), None)
         if id_column is None or not {"split", "part"} <= set(frame.columns):
             raise DataError(
                 f"{path}: a split file has the columns split, part and sample; this one has {', '.join(frame.columns)}."
             )
+        with reading(path, "a split: whole numbers in the column split, text in the others"):
+            frame = frame.select(pl.col("split").cast(pl.Int64), pl.col("part", id_column).cast(pl.String))
+            if any(frame.null_count().row(0)):
+                raise DataError(f"{path}: every row of a split has a split, a part and a sample; some are empty.")
         numbers = frame["split"].unique().sort().to_list()
         if number is None and len(numbers) == 1:
             number = numbers[0]
         if number not in numbers:
             problem = "no split was chosen" if number is None else f"there is no split {number}"
-            raise DataError(f"{path}: {problem}; there are {', '.join(map(str, numbers))}. Write {path}:{numbers[0]}.")
+            there = ", ".join(map(str, numbers[:20])) + ", ..." * (len(numbers) > 20)
+            raise DataError(f"{path}: {problem}; there are {there or 'none'}. Write {path}:{(numbers or [1])[0]}.")
         rows = frame.filter(pl.col("split") == number)
-        unknown = sorted(set(rows["part"].cast(pl.String)) - set(PARTS))
+        unknown = sorted(set(rows["part"]) - set(PARTS))
         if unknown:
             raise DataError(f"{path}: the part '{unknown[0]}' is not known; {suggest(unknown[0], PARTS)}")
-        ids = {part: rows.filter(pl.col("part") == part)[id_column].cast(pl.String).to_list() for part in PARTS}
+        ids = {part: rows.filter(pl.col("part") == part)[id_column].to_list() for part in PARTS}
         return cls(ids, None, f"{path}:{number}")
 
     @classmethod
@@ -164,13 +172,6 @@ def write_splits(path: str | os.PathLike[str], splits: Mapping[int, Split]) -> P
     return Path(path)
 
 
-def write_parts(path: str | os.PathLike[str], parts: Mapping[str, EventTable]) -> None:
-    """Save the split of a run, so that `raindrop evaluate` can leave out the samples it was trained on."""
-    frame = pl.concat([pl.DataFrame({"part": name, "sample": table.ids}) for name, table in parts.items()])
-    with atomic_file(path) as partial:
-        frame.insert_column(0, pl.lit(1, dtype=pl.Int8).alias("split")).write_parquet(partial)
-
-
 def _find_numbered_file(folder: Path, number: int | None) -> Path:
     """The `.npy` file in a folder that holds split `number`."""
     files = sorted(folder.glob("*.npy"))
@@ -185,119 +186,3 @@ def _split_number(path: Path) -> int | None:
     """1 for phy12_split1.npy, phy19_split1_new.npy and PAM_split_1.npy."""
     match = re.search(r"split_?(\d+)(_new)?$", path.stem)
     return int(match[1]) if match else None
-
-
-# ---------------------------------------------------------------- the paper's .npy files
-#
-# They are object arrays, which NumPy stores as pickles. Loading a pickle can run any code, so these are never loaded
-# the usual way: the unpickler below accepts only the names that occur in a stored array, and replaces each by a
-# stand-in defined here. No class or function of any package is called, not even NumPy's. Anything else is an error.
-
-MAX_BYTES = 64 << 20  # the published files have less than one million
-
-
-def read_positions(path: str | os.PathLike[str]) -> list[NDArray[np.int64]]:
-    """The arrays of sample positions in a `.npy` file, one per part."""
-    path = Path(path)
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise DataError(f"{path}: larger than any split ({path.stat().st_size:,} bytes).")
-        with open(path, "rb") as file:
-            arrays = _parse_arrays(file.read())
-        return [_to_positions(array) for array in arrays]
-    except DataError:
-        raise
-    except Exception as error:  # a damaged pickle can raise anything
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(
-            f"{path}: not a split ({reason}).\nA split is a .npy file with one array of sample positions per part."
-        ) from None
-
-
-def _parse_arrays(content: bytes) -> list[Any]:
-    file = io.BytesIO(content)
-    version = np.lib.format.read_magic(file)
-    if version not in ((1, 0), (2, 0)):
-        raise ValueError(f"version {version} of the format is not known")
-    read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    _, _, dtype = read_header(file)
-    if not dtype.hasobject:
-        file.seek(0)
-        return list(np.lib.format.read_array(file, allow_pickle=False))
-    parts = _ArrayUnpickler(file, encoding="latin1").load()
-    return list(parts.content()) if isinstance(parts, _ArrayStandIn) else list(parts)
-
-
-def _to_positions(array: Any) -> NDArray[np.int64]:
-    content = array.content() if isinstance(array, _ArrayStandIn) else array
-    numbers = np.asarray(content)
-    if numbers.ndim != 1 or (len(numbers) and numbers.dtype.kind not in "iu"):
-        raise ValueError("a part is not a list of whole numbers")
-    return numbers.astype(np.int64)
-
-
-class _DtypeStandIn:
-    """Takes the place of numpy.dtype: stores the type code and the byte order."""
-
-    def __init__(self, code: str, *_: Any):
-        self.code, self.byte_order = str(code), "<"
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self.byte_order = ">" if state[1] == ">" else "<"
-
-
-class _ArrayStandIn:
-    """Takes the place of numpy.ndarray: stores the state and converts it in `content`."""
-
-    def __init__(self) -> None:
-        self.state: tuple[Any, ...] = ()
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self.state = state
-
-    def content(self) -> Any:
-        _, shape, dtype, _, raw = self.state
-        if dtype.code.startswith("O"):
-            if not isinstance(raw, list) or len(shape) != 1:
-                raise ValueError("objects that are not a plain list")
-            return raw
-        if dtype.code[0] not in "iu" or len(shape) != 1:
-            raise ValueError("an array that is not a list of whole numbers")
-        raw = raw.encode("latin1") if isinstance(raw, str) else raw
-        numbers = np.frombuffer(raw, dtype=np.dtype(dtype.code).newbyteorder(dtype.byte_order))
-        if numbers.shape != tuple(shape):
-            raise ValueError("an array that is shorter or longer than its shape")
-        return numbers
-
-
-def _reconstruct(array_type: Any, *_: Any) -> _ArrayStandIn:
-    if array_type is not _ArrayStandIn:
-        raise UnpicklingError("something other than an array")
-    return _ArrayStandIn()
-
-
-def _encode(text: str, encoding: str = "latin1") -> bytes:
-    if encoding not in ("latin1", "latin-1"):
-        raise UnpicklingError(f"text in {encoding}")
-    return text.encode("latin1")
-
-
-STAND_INS: dict[tuple[str, str], Any] = {
-    ("numpy", "ndarray"): _ArrayStandIn,
-    ("numpy", "dtype"): _DtypeStandIn,
-    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
-    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
-    ("_codecs", "encode"): _encode,  # how protocol 2 stores bytes
-}
-
-
-class _ArrayUnpickler(Unpickler):
-    """Resolves the names in STAND_INS and refuses all others."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in STAND_INS:
-            raise UnpicklingError(f"it holds '{module}.{name}', which is not part of an array")
-        return STAND_INS[module, name]
-
-    def persistent_load(self, pid: Any) -> Any:
-        raise UnpicklingError("it refers to something outside the file")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from raindrop.errors import DataError
-from raindrop.files import file_checksum
+from raindrop.files import atomic_folder, content_checksum, file_checksum, read_json, to_json, write_json
+from raindrop.table.folder_checks import check_names, check_ranges
 from raindrop.table.time_columns import TimeUnit
 
 FORMAT = 2
@@ -22,6 +24,8 @@ READABLE_FORMATS = (1, 2)  # format 1 (raindrop 0.1) has float32 arrays: its tab
 ARRAYS = {"offsets": np.int64, "time": np.float64, "sensor": np.int32, "value": np.float64}
 PARQUET = ("events.parquet", "samples.parquet")
 FILES = (*PARQUET, *(f"readings/{name}.npy" for name in ARRAYS))
+Writer = Callable[[Path], object]
+"""Writes a file to a path."""
 MAX_CHECKSUM_BYTES = 64 * 2**20  # larger files are compared by size and age only, so that opening stays fast
 
 
@@ -57,8 +61,14 @@ class TableInfo:
     dropped: dict[str, int]
     notices: tuple[str, ...] = ()
     fingerprint: str
-    written: dict[str, tuple[int, str]]
+    written: dict[str, tuple[int, str]] = field(default_factory=dict)
     """Size and checksum of each file when it was written."""
+    checksum: str = ""
+    """Of all other fields; the folders of older versions have none."""
+
+    def own_checksum(self) -> str:
+        """What `checksum` is when the file is written."""
+        return content_checksum(json.loads(to_json(asdict(replace(self, checksum="")))))
 
     def options_to_rebuild(self) -> dict[str, Any]:
         """Options of `EventTable.from_frames` for the Parquet files: their times already count from the reference."""
@@ -78,30 +88,58 @@ def read_info(folder: Path) -> TableInfo | None:
         return None
     advice = "Delete it to read the table's Parquet files alone, with reference='' since their times count from it"
     try:
-        content = msgspec.json.decode(path.read_bytes())
+        content = read_json(path)
         if isinstance(content, dict) and content.get("format") not in READABLE_FORMATS:
             raise DataError(
                 f"{path}: written in format {content.get('format')!r}, which this version cannot read. "
                 f"{advice}, or use the version that wrote it."
             )
         info = msgspec.convert(content, TableInfo)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (OSError, ValueError, msgspec.MsgspecError) as error:
+        if isinstance(error, DataError):
+            raise
         raise DataError(f"{path}: cannot be read ({error}). {advice}.") from None
+    if info.checksum and info.checksum != info.own_checksum():
+        raise DataError(f"{path}: changed since the table was written (its checksum does not fit). {advice}.")
     if set(info.written) != set(FILES):
         raise DataError(f"{path}: does not list the files {', '.join(FILES)}. {advice}.")
     return info
 
 
-def write_files(
-    folder: Path, events: pl.DataFrame, samples: pl.DataFrame, arrays: Mapping[str, NDArray[Any]]
-) -> dict[str, tuple[int, str]]:
-    """Write the Parquet files and then the arrays; returns size and checksum of each file."""
-    events.write_parquet(folder / "events.parquet", compression="zstd")
-    samples.write_parquet(folder / "samples.parquet", compression="zstd")
-    (folder / "readings").mkdir()
-    for name, array in arrays.items():
-        np.save(folder / "readings" / f"{name}.npy", array)
-    return {name: ((folder / name).stat().st_size, file_checksum(folder / name)) for name in FILES}
+def replaceable_files(folder: Path, beside: Collection[str] = ()) -> set[str]:
+    """The files of a table in a folder, with those written `beside` it: what `write` may replace. None if it has none.
+
+    A folder without a readable `table.json` was not written by this library.
+    """
+    try:
+        written = read_info(folder)
+    except DataError:
+        return set()
+    return set() if written is None else {"table.json", "conversion.json", "sensors.parquet", *FILES, *beside}
+
+
+def write_table(
+    folder: Path,
+    info: TableInfo,
+    events: pl.DataFrame,
+    samples: pl.DataFrame,
+    arrays: Mapping[str, NDArray[Any]],
+    overwrite: bool,
+    beside: Mapping[str, Writer],
+) -> Path:
+    """Write the Parquet files, then the arrays, the files beside them and `table.json`; the folder appears complete."""
+    with atomic_folder(folder, overwrite=replaceable_files(folder, beside) if overwrite else None) as partial:
+        events.write_parquet(partial / "events.parquet", compression="zstd")
+        samples.write_parquet(partial / "samples.parquet", compression="zstd")
+        (partial / "readings").mkdir()
+        for name, array in arrays.items():
+            np.save(partial / "readings" / f"{name}.npy", array)
+        written = {name: ((partial / name).stat().st_size, file_checksum(partial / name)) for name in FILES}
+        for name, write in beside.items():
+            write(partial / name)
+        info = replace(info, written=written)
+        write_json(partial / "table.json", asdict(replace(info, checksum=info.own_checksum())))
+    return folder
 
 
 def arrays_are_usable(folder: Path, info: TableInfo) -> bool:
@@ -149,6 +187,8 @@ def open_arrays(folder: Path, info: TableInfo, num_samples: int) -> dict[str, ND
             f"{folder}: 'readings' and 'samples.parquet' disagree. "
             "Delete the folder 'readings' to read the Parquet files instead."
         )
+    check_names(folder, info.sensors, int(offsets[-1]))
+    check_ranges(folder, arrays, len(info.sensors))
     return arrays
 
 

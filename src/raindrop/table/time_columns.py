@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from raindrop.errors import DataError, format_count
 from raindrop.table.cells import clean_text
@@ -156,6 +158,12 @@ def durations_to_numbers(column: pl.Series, time_unit: TimeUnit) -> pl.Series:
         number = column.to_physical().cast(pl.Float64).to_numpy() / (SECONDS[time_unit] * ticks)
         return pl.Series(column.name, number, nan_to_null=True)  # polars would multiply by the rounded inverse
     return column
+
+
+def numbers_to_durations(number: NDArray[np.float64], time_unit: TimeUnit) -> pl.Series:
+    """Numbers of `time_unit` as durations, to the microsecond."""
+    microseconds = np.round(number * (SECONDS[time_unit] * 1e6)).astype(np.int64)
+    return pl.Series(microseconds).cast(pl.Duration("us"))
 
 
 def describe_time_type(dtype: pl.DataType) -> str:

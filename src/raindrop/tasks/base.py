@@ -57,6 +57,8 @@ class Task(ABC):
     """Whether random splits should have the same mix of labels in every part."""
     coverage_by_class: ClassVar[bool] = False
     """Whether `predict_table` takes `by_class`: a coverage that holds for each class by itself."""
+    parts_are_classes: ClassVar[bool] = False
+    """Whether 'recall/NAME' is the recall of a class; of other tasks it is that of a label or quantity."""
     labels: tuple[str, ...]
     """The columns of the samples table it predicts."""
 
@@ -98,6 +100,10 @@ class Task(ABC):
         """(samples,) how much each sample counts in the loss; None where all count the same."""
         return None
 
+    def with_weights_of(self, other: Self) -> Self:
+        """This task with the class weights of another, where the classes are the same."""
+        return self
+
     @abstractmethod
     def boosting_problems(self) -> Sequence[BoostingProblem]:
         """The ensembles of trees that learn this task."""
@@ -130,6 +136,15 @@ class Task(ABC):
     def columns(self, truth: Array, predicted: Array) -> list[Column]:
         """Each label or quantity with the samples where it is known."""
 
+    @property
+    def part_metrics(self) -> Mapping[str, Metric]:
+        """The metrics of each label, quantity or class by itself."""
+        return self.metrics
+
+    def parts(self, columns: Sequence[Column]) -> Sequence[Column]:
+        """What has metrics of its own, 'metric/name': each label or quantity where there are several."""
+        return columns if len(columns) > 1 else []
+
     def evaluate(self, truth: Array, predicted: Array) -> dict[str, float]:
         """Every metric by name: the mean over labels or quantities, and each as 'metric/label' where there are several.
 
@@ -141,12 +156,11 @@ class Task(ABC):
             name: _mean([_compute(metric, column.standardised() if several else column) for column in columns])
             for name, metric in self.metrics.items()
         }
-        if several:
-            values |= {
-                f"{name}/{column.name}": _compute(metric, column)
-                for column in columns
-                for name, metric in self.metrics.items()
-            }
+        values |= {
+            f"{name}/{column.name}": _compute(metric, column)
+            for column in self.parts(columns)
+            for name, metric in self.part_metrics.items()
+        }
         return values
 
     def bootstrap(
@@ -169,17 +183,20 @@ class Task(ABC):
         if draws < 1:
             raise ConfigError(f"An interval needs at least 1 draw, not {draws}.")
         fast = {name: metric.weighted for name, metric in self.metrics.items() if metric.weighted is not None}
+        of_parts = {name: metric.weighted for name, metric in self.part_metrics.items() if metric.weighted is not None}
         for name in names or ():
-            require_metric(name.partition("/")[0], fast)
-        each = {column.name: column for column in self.columns(truth, predicted)}
-        comparable = [column.standardised() if len(each) > 1 else column for column in each.values()]
+            require_metric(name.partition("/")[0], of_parts if "/" in name else fast)
+        columns = self.columns(truth, predicted)
+        each = {column.name: column for column in self.parts(columns)}
+        comparable = [column.standardised() if len(columns) > 1 else column for column in columns]
         drawn: dict[str, list[Floats]] = {name: [] for name in (names or fast)}
         for counts in resampled_counts(self.strata(truth), draws, seed):
             for name, parts in drawn.items():
                 metric, slash, label = name.partition("/")
                 chosen = [c for c in ([each[label]] if slash else comparable) if len(c.rows)]
                 with np.errstate(invalid="ignore", divide="ignore"):  # a draw may have no sample of a label
-                    values = [fast[metric](c.truth, c.predicted, counts[:, c.rows]) for c in chosen]
+                    compute = (of_parts if slash else fast)[metric]
+                    values = [compute(c.truth, c.predicted, counts[:, c.rows]) for c in chosen]
                     parts.append(np.mean(values, 0) if chosen else np.full(len(counts), np.nan))
         exact = self.evaluate(truth, predicted)
         return {name: interval(exact[name], np.concatenate(parts)) for name, parts in drawn.items()}
@@ -187,7 +204,7 @@ class Task(ABC):
     def title(self, metric: str) -> str:
         """The metric's name for people, with what it is about."""
         name, slash, label = metric.partition("/")
-        return self.metrics[name].title + (f" ({label})" if slash else "")
+        return (self.part_metrics if slash else self.metrics)[name].title + (f" ({label})" if slash else "")
 
     def require_metric(self, name: str) -> str:
         """The name of one of this task's metrics; 'auto' is its default."""

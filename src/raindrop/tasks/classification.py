@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
@@ -17,7 +17,9 @@ from raindrop.errors import ConfigError, DataError, format_count, suggest
 from raindrop.table.event_table import EventTable
 from raindrop.tasks.base import CONSTANT_MARGIN, Column, Task
 from raindrop.tasks.boosting import BINARY, MULTICLASS, BoostingProblem
-from raindrop.tasks.metrics import CLASSIFICATION, METRICS, Array, Metric, log_loss
+from raindrop.tasks.confusion import ConfusionMatrix
+from raindrop.tasks.metrics import CLASSIFICATION, METRICS, ONE_CLASS, Array, Metric, log_loss
+from raindrop.tasks.threshold import Threshold
 
 ClassWeight = str | Mapping[Any, float] | None
 
@@ -31,12 +33,15 @@ class Classification(Task):
     loss_name: ClassVar[str] = "log_loss"
     stratified: ClassVar[bool] = True
     coverage_by_class: ClassVar[bool] = True
+    parts_are_classes: ClassVar[bool] = True
 
     label: str
     classes: NDArray[Any]
     """In the order of the scores; of two classes the positive one comes last."""
     weights: tuple[float, ...] | None = None
     """How much a sample of each class counts in the loss."""
+    threshold: Threshold | None = None
+    """Of two classes: from which probability on the positive one is predicted; None predicts the most probable."""
 
     @classmethod
     def learn(cls, table: EventTable, *, positive: Any = None, class_weight: ClassWeight = None) -> Self:
@@ -59,7 +64,25 @@ class Classification(Task):
 
     @property
     def metrics(self) -> Mapping[str, Metric]:
-        return {name: METRICS[name] for name in CLASSIFICATION}
+        """Accuracy, precision, recall and F1 are about decisions, so they follow the threshold."""
+        metrics = {name: METRICS[name] for name in CLASSIFICATION}
+        if self.threshold is None:
+            return metrics
+        return {name: _decided(metric, self) if metric.of_decisions else metric for name, metric in metrics.items()}
+
+    @property
+    def part_metrics(self) -> Mapping[str, Metric]:
+        """Precision, recall and F1 of each class against the others."""
+        return ONE_CLASS
+
+    def parts(self, columns: Sequence[Column]) -> Sequence[Column]:
+        """Each class as a problem of two: the others, and this one."""
+        (whole,) = columns
+        decided = self.decide(whole.predicted)
+        return [
+            Column(str(name), whole.rows, (whole.truth == code).astype(np.int64), np.eye(2)[(decided == code) * 1])
+            for code, name in enumerate(self.classes)
+        ]
 
     @property
     def num_outputs(self) -> int:
@@ -87,6 +110,10 @@ class Classification(Task):
 
     def sample_weights(self, truth: Array) -> NDArray[np.float32] | None:
         return None if self.weights is None else np.array(self.weights, dtype=np.float32)[truth]
+
+    def with_weights_of(self, other: Self) -> Self:
+        same = [str(name) for name in self.classes] == [str(name) for name in other.classes]
+        return replace(self, weights=other.weights if same else None, threshold=None)
 
     def boosting_problems(self) -> Sequence[BoostingProblem]:
         if self.num_outputs == 2:
@@ -118,13 +145,25 @@ class Classification(Task):
         """(n, class) probabilities: the one place where logits become probabilities."""
         return cast(NDArray[np.float32], torch.softmax(scores.detach().cpu().double(), dim=-1).float().numpy())
 
+    def decide(self, probability: Array) -> NDArray[np.int64]:
+        """(n,) the position in `classes` of the predicted class: the one place where probabilities become decisions."""
+        if self.threshold is not None:
+            return self.threshold.flags(probability).astype(np.int64)
+        return np.asarray(probability.argmax(1), dtype=np.int64)
+
+    def confusion(self, truth: Array, predicted: Array) -> ConfusionMatrix:
+        """How many samples of each class were predicted as which."""
+        pairs = np.asarray(truth, dtype=np.int64) * self.num_outputs + self.decide(predicted)
+        counts = np.bincount(pairs, minlength=self.num_outputs**2).reshape(self.num_outputs, -1)
+        return ConfusionMatrix(tuple(map(str, self.classes)), counts)
+
     # ---------------------------------------------------------------- judging
 
     def columns(self, truth: Array, predicted: Array) -> list[Column]:
         return [Column(self.label, np.arange(len(truth)), truth, predicted)]
 
     def title(self, metric: str) -> str:
-        about_positive = self.positive is not None and self.metrics[metric].about_positive
+        about_positive = self.positive is not None and "/" not in metric and self.metrics[metric].about_positive
         return super().title(metric) + (f" ({self.positive})" if about_positive else "")
 
     def describe(self, truth: Array) -> str:
@@ -144,12 +183,27 @@ class Classification(Task):
             "label": self.label,
             "classes": self.classes.tolist(),
             "weights": None if self.weights is None else list(self.weights),
+            "threshold": None if self.threshold is None else self.threshold.to_dict(),
         }
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        weights = content["weights"]
-        return cls(content["label"], np.array(content["classes"]), None if weights is None else tuple(weights))
+        weights, threshold = content["weights"], content.get("threshold")
+        return cls(
+            content["label"],
+            np.array(content["classes"]),
+            None if weights is None else tuple(weights),
+            None if threshold is None else Threshold.from_dict(threshold),
+        )
+
+
+def _decided(metric: Metric, task: Classification) -> Metric:
+    """The metric of the task's decisions instead of the most probable classes."""
+    compute, weighted, classes = metric.compute, metric.weighted, np.eye(task.num_outputs)
+    decided = replace(metric, compute=lambda truth, p: compute(truth, classes[task.decide(p)]))
+    if weighted is None:
+        return decided
+    return replace(decided, weighted=lambda truth, p, counts: weighted(truth, classes[task.decide(p)], counts))
 
 
 def mean_log_prob(members: Tensor) -> Tensor:

@@ -98,6 +98,55 @@ class ConformalIntervals:
         return float(self.distance[quantity, pair, k - 1]) if k <= count else math.inf
 
 
+@dataclass(frozen=True, eq=False)
+class GroupedIntervals:
+    """Intervals that are widened by group, so that easy and hard cases are both covered as often as asked.
+
+    Groups are ranges of a number that is known of every case, such as how far away the nearest reading is (conformal
+    prediction by category: Vovk et al., 2005).
+    """
+
+    edges: NDArray[np.float64]  # (groups - 1,) rising; a group includes its upper edge
+    distance: NDArray[np.float32]  # (group, pair, n) as in ConformalIntervals
+    count: NDArray[np.int64]  # (group,)
+
+    @classmethod
+    def fit(
+        cls,
+        truth: NDArray[Any],
+        predicted: NDArray[Any],
+        number: NDArray[np.float64],
+        candidates: Sequence[float],
+        smallest: int,
+    ) -> Self:
+        """Learn from truth (n,), quantiles (n, level) and the number of each case.
+
+        The edges are those of the candidates that leave at least `smallest` cases to every group.
+        """
+        edges: list[float] = []
+        for edge in candidates:
+            above = edges[-1] if edges else -np.inf
+            if min(((number > above) & (number <= edge)).sum(), (number > edge).sum()) >= smallest:
+                edges.append(edge)
+        group = np.searchsorted(edges, number)
+        by_group = np.full((len(truth), len(edges) + 1), np.nan)
+        by_group[np.arange(len(truth)), group] = truth
+        fitted = ConformalIntervals.fit(by_group, predicted[:, None])
+        most = int(fitted.count.max(initial=0))
+        return cls(np.array(edges), np.ascontiguousarray(fitted.distance[:, :, :most]), fitted.count)
+
+    def intervals(
+        self, predicted: NDArray[Any], number: NDArray[np.float64], coverage: float, levels: Sequence[float]
+    ) -> NDArray[np.float64]:
+        """(n, 2): low and high of predicted quantiles (n, level); `number` is that of each case."""
+        group = np.searchsorted(self.edges, number)
+        result = np.zeros((len(predicted), 2))
+        for at in range(len(self.count)):
+            of_group = ConformalIntervals(self.distance[at : at + 1], self.count[at : at + 1])
+            result[group == at] = of_group.intervals(predicted[group == at][:, None], coverage, levels)[:, 0]
+        return result
+
+
 def require_coverage(coverage: float) -> None:
     """Raise unless there can be such a coverage."""
     if not 0 < coverage < 1:

@@ -40,6 +40,8 @@ class Metric:
     """Of two classes, whether it is about the positive one alone."""
     over_classes: str = "all classes"
     """What it is about where it is not about the positive class, for titles in reports."""
+    of_decisions: bool = False
+    """Whether only the decision for a class counts, not its probability."""
 
     def __call__(self, truth: Array, predicted: Array) -> float:
         return self.compute(truth, predicted)
@@ -144,12 +146,17 @@ def reliability_curve(truth: Codes, probability: Array, bins: int = 10) -> Relia
     bin_of = np.unique(rank * bins // len(score), return_inverse=True)[1]
     count = np.bincount(bin_of)
     predicted, share = np.bincount(bin_of, score) / count, np.bincount(bin_of, happened) / count
+    error = float((count * np.abs(predicted - share)).sum() / count.sum())
+    low, high = wilson(share, count)
+    return ReliabilityCurve(predicted, share, low, high, count, error)
+
+
+def wilson(share: Array, count: Array) -> tuple[Floats, Floats]:
+    """Wilson's 95 % interval of a share of so many samples."""
     z = 1.96
     centre = (share + z**2 / (2 * count)) / (1 + z**2 / count)
     margin = z * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2)) / (1 + z**2 / count)
-    error = float((count * np.abs(predicted - share)).sum() / count.sum())
-    low, high = np.clip(centre - margin, 0, 1), np.clip(centre + margin, 0, 1)
-    return ReliabilityCurve(predicted, share, low, high, count, error)
+    return np.clip(centre - margin, 0, 1), np.clip(centre + margin, 0, 1)
 
 
 def calibration_error(truth: Codes, probability: Array) -> float:
@@ -202,6 +209,39 @@ def _weighted_f1(truth: Array, probability: Array, counts: Floats) -> Floats:
     either = np.stack([counts @ ((predicted == c).astype(float) + (truth == c)) for c in codes])
     mean: Floats = (2 * hits / np.where(either > 0, either, 1)).mean(0)
     return mean
+
+
+# ---------------------------------------------------------------- one class: truth (n,) 0 or 1, predicted (n, 2)
+
+
+def _weighted_ratio(
+    top: Callable[[Array, Array], Array], bottom: Callable[[Array, Array], Array]
+) -> Callable[[Array, Array, Floats], Floats]:
+    def value(truth: Array, predicted: Array, counts: Floats) -> Floats:
+        flagged, actual = predicted.argmax(1) == 1, truth == 1
+        below = counts @ bottom(flagged, actual)
+        ratio: Floats = counts @ top(flagged, actual) / np.where(below > 0, below, 1)
+        return np.where(counts @ actual > 0, ratio, np.nan)
+
+    return value
+
+
+def _one_class(title: str, top: Callable[[Array, Array], Array], bottom: Callable[[Array, Array], Array]) -> Metric:
+    """A ratio of counts of flagged and actual samples; 0 where none is flagged, NaN where no sample is of the class."""
+    weighted = _weighted_ratio(top, bottom)
+    once = lambda truth, predicted: float(weighted(truth, predicted, np.ones((1, len(truth))))[0])  # noqa: E731
+    return Metric(title, once, weighted=weighted, of_decisions=True)
+
+
+ONE_CLASS: dict[str, Metric] = {
+    "precision": _one_class("precision", lambda flagged, actual: flagged & actual, lambda flagged, actual: flagged),
+    "recall": _one_class("recall", lambda flagged, actual: flagged & actual, lambda flagged, actual: actual),
+    "f1": _one_class(
+        "F1", lambda flagged, actual: 2.0 * (flagged & actual), lambda flagged, actual: flagged.astype(float) + actual
+    ),
+}
+"""Of one class against the others: of the samples predicted as it, the share that are; of those that are, the share
+predicted; the harmonic mean of both."""
 
 
 # ---------------------------------------------------------------- quantities: truth (n,), predicted (n,) points
@@ -258,10 +298,12 @@ METRICS: dict[str, Metric] = {
     "auprc": Metric(
         "AUPRC", auprc, weighted=_weighted_ranking(1), about_positive=True, over_classes="mean over classes"
     ),
-    "accuracy": Metric("accuracy", accuracy, weighted=_weighted_mean(lambda truth, p: p.argmax(1) == truth)),
-    "precision": Metric("macro precision", precision, over_classes="mean over classes"),
-    "recall": Metric("macro recall", recall, over_classes="mean over classes"),
-    "f1": Metric("macro F1", f1, weighted=_weighted_f1, over_classes="mean over classes"),
+    "accuracy": Metric(
+        "accuracy", accuracy, weighted=_weighted_mean(lambda truth, p: p.argmax(1) == truth), of_decisions=True
+    ),
+    "precision": Metric("macro precision", precision, over_classes="mean over classes", of_decisions=True),
+    "recall": Metric("macro recall", recall, over_classes="mean over classes", of_decisions=True),
+    "f1": Metric("macro F1", f1, weighted=_weighted_f1, over_classes="mean over classes", of_decisions=True),
     "log_loss": Metric(
         "log loss", log_loss, lower_is_better=True, is_share=False, weighted=_weighted_mean(_log_losses)
     ),

@@ -13,11 +13,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from raindrop.errors import ConfigError
+from raindrop.errors import ConfigError, MissingExtraError
 from raindrop.files import atomic_file, refuse_to_overwrite
+from raindrop.table.csv_text import write_csv
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Predictions(ABC):
     """Sample ids with what is predicted of each."""
 
@@ -31,6 +32,29 @@ class Predictions(ABC):
         """One row per sample: its id and the columns."""
         return pl.DataFrame({"sample": pl.Series(list(self.ids), dtype=pl.String), **self.columns()})
 
+    def to_polars(self) -> pl.DataFrame:
+        """The same as `frame`."""
+        return self.frame()
+
+    def to_pandas(self) -> Any:
+        """`frame` as a pandas frame; needs pandas."""
+        try:
+            import pandas
+        except ImportError:
+            raise MissingExtraError("pandas", "pandas", "A pandas frame") from None
+        return pandas.DataFrame(self.frame().to_dict(as_series=False))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        names = list(self.columns())
+        shown = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
+        return f"{type(self).__name__}({len(self):,} samples: {shown})"
+
+    def _repr_html_(self) -> str:
+        return self.frame()._repr_html_()
+
     def write(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write a .parquet or .csv file."""
         path = Path(path)
@@ -39,7 +63,7 @@ class Predictions(ABC):
             if path.suffix == ".parquet":
                 self.frame().write_parquet(partial)
             else:
-                self.frame().write_csv(partial)
+                write_csv(self.frame(), partial)
         return path
 
     @property
@@ -48,17 +72,19 @@ class Predictions(ABC):
         return None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ClassPredictions(Predictions):
     """The probability of every class, and with a coverage the set of possible classes."""
 
     classes: NDArray[Any]
     probabilities: NDArray[np.float32]  # (sample, class)
     sets: NDArray[np.bool_] | None = None  # (sample, class)
+    decisions: NDArray[np.int64] | None = None  # (sample,) the predicted class where it is not the most probable one
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """predicted, probability_CLASS of each; with sets also possible_CLASS, and abstain unless exactly one is."""
-        predicted = self.classes[self.probabilities.argmax(1)] if len(self.ids) else self.classes[:0]
+        codes = self.decisions if self.decisions is not None or not len(self.ids) else self.probabilities.argmax(1)
+        predicted = self.classes[codes] if len(self.ids) else self.classes[:0]
         columns: dict[str, NDArray[Any]] = {
             f"probability_{name}": self.probabilities[:, at] for at, name in enumerate(self.classes)
         }
@@ -72,7 +98,7 @@ class ClassPredictions(Predictions):
         return None if self.sets is None else self.sets.sum(1) != 1
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LabelPredictions(Predictions):
     """The probability of every yes/no label, and with a coverage whether yes and no are possible."""
 
@@ -96,7 +122,7 @@ class LabelPredictions(Predictions):
         return None if self.sets is None else (self.sets.sum(2) != 1).any(1)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class QuantityPredictions(Predictions):
     """Every quantity, and with a coverage its interval."""
 

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from raindrop.errors import ResumeError, TrainingError
+from raindrop.errors import ResumeError, TrainingError, first_line
 from raindrop.files import atomic_file
 
 
@@ -30,6 +30,18 @@ class Progress:
     best_epoch: int | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
     done: bool = False
+    threads: int | None = None  # sums are added up in another order with another number of threads or processes
+    processes: int | None = None
+
+    def require_same_machine(self, now: Progress, folder: Path) -> None:
+        """Raise unless this run, which is not finished, continues with as many threads and processes as it began."""
+        for name, option in (("threads", "--threads"), ("processes", "torchrun --nproc-per-node")):
+            then, current = getattr(self, name), getattr(now, name)
+            if not self.done and then is not None and then != current:
+                raise ResumeError(
+                    f"{folder}: was started with {then} {name}, and this is {current}; the last digits of a run depend "
+                    f"on it, so it would end in weights of neither.\nResume it with {option} {then}."
+                )
 
 
 def save_checkpoint(
@@ -53,7 +65,7 @@ def save_checkpoint(
 
 
 def load_checkpoint(
-    path: Path, model: nn.Module, optimiser: torch.optim.Optimizer, identity: str
+    path: Path, model: nn.Module, optimiser: torch.optim.Optimizer, now: Progress
 ) -> tuple[Progress, dict[str, Tensor] | None, dict[str, Tensor] | None]:
     try:
         with safe_open(path, framework="pt") as file:
@@ -66,21 +78,27 @@ def load_checkpoint(
         for key, tensor in tensors.items():
             group, _, name = key.partition("/")
             groups[group][name] = tensor
-    except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError, RecursionError) as error:
         raise TrainingError(
             f"{path}: the checkpoint cannot be read ({error}). Remove the run and start again."
         ) from None
-    if progress.identity != identity:
+    if progress.identity != now.identity:
         raise ResumeError(
             f"{path.parent}: was started with other data, settings, seed or version, so it cannot be resumed.\n"
             "Give what it was started with, or choose another output."
         )
-    model.load_state_dict(groups["model"])
-    content = optimiser.state_dict()
-    for key, tensor in groups["optimiser"].items():
-        at, _, name = key.partition("/")
-        content["state"].setdefault(int(at), {})[name] = tensor
-    optimiser.load_state_dict(content)
+    progress.require_same_machine(now, path.parent)
+    try:
+        model.load_state_dict(groups["model"])
+        content = optimiser.state_dict()
+        for key, tensor in groups["optimiser"].items():
+            at, _, name = key.partition("/")
+            content["state"].setdefault(int(at), {})[name] = tensor
+        optimiser.load_state_dict(content)
+    except (RuntimeError, ValueError, KeyError) as error:
+        raise TrainingError(
+            f"{path}: the checkpoint is not one of this model ({first_line(error)}). Remove the run and start again."
+        ) from None
     return progress, groups["ema"] or None, groups["best"] or None
 
 

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
+from raindrop.ranges import Count, Length, Positive, Ranged, Share, Weight, WholeShare
+
 
 @dataclass(frozen=True, kw_only=True)
-class TrainConfig:
+class TrainConfig(Ranged):
     """How a network is trained; every default is the paper's."""
 
-    epochs: int = 20
+    epochs: Length = 20
     """Passes over the training samples."""
-    min_steps: int = 0
+    min_steps: Count = 0
     """Train for more epochs where a small table would give fewer steps than this, unless epochs are set explicitly."""
-    batch_size: int = 128
+    batch_size: Length = 128
     """Samples per batch."""
-    batch_readings: int = 0
+    batch_readings: Count = 0
     """Readings per batch on average, instead of a number of samples; 0 leaves it to batch_size."""
     sampling: Literal["auto", "natural", "balanced"] = "auto"
     """Batches of random samples, or with equally many of each class; auto balances if a class is rarer than half its
@@ -26,46 +27,51 @@ class TrainConfig:
     """Whether natural batches are made of samples of similar length."""
     optimiser: Literal["adam", "adamw"] = "adam"
     """The optimiser."""
-    learning_rate: float = 1e-4
+    learning_rate: Positive = 1e-4
     """Peak learning rate."""
-    weight_decay: float = 0.0
+    weight_decay: Weight = 0.0
     """Weight decay."""
     schedule: Literal["constant", "cosine"] = "constant"
     """How the learning rate falls after the warm-up."""
-    warmup: float = 0.0
+    warmup: Share = 0.0
     """Share of all steps over which the learning rate rises from zero."""
-    max_grad_norm: float = 0.0
+    max_grad_norm: Weight = 0.0
     """Gradient clipping: the largest norm of a gradient; 0 does not clip."""
-    patience: int = 0
-    """Early stopping: epochs without a better validation metric; 0 trains for all epochs."""
+    patience: Count = 0
+    """Early stopping: epochs without a better validation metric; 0 trains for all epochs and keeps the best one."""
+    minutes: Weight = 0.0
+    """Stop after so many minutes, with a schedule that ends by then; 0 has no limit."""
     metric: str = "auto"
     """The validation metric that chooses the epoch to keep; auto is the task's own (AUROC, or MAE)."""
-    ema_decay: float = 0.0
+    ema_decay: Share = 0.0
     """Decay of the exponential moving average (EMA) of the weights, which is validated and kept; 0 has none."""
-    drop_readings: float = 0.0
+    drop_readings: Share = 0.0
     """Largest share of a training sample's readings to leave out at random, drawn anew for each sample."""
-    drop_sensors: float = 0.0
+    drop_sensors: Share = 0.0
     """Largest share of a training sample's sensors to leave out at random, drawn anew for each sample."""
     half_precision: bool = False
     """Round the final weights to half precision, so that the saved model is half as large."""
-    soft_targets: float = 0.0
+    soft_targets: WholeShare = 0.0
     """Weight, against the labels, of predictions by boosted trees that have not seen the sample (distillation)."""
-    holdout: float = 0.1
+    holdout: Share = 0.1
     """Share of the training samples to hold out for validation where no validation table is given; 0 holds out none."""
-    checkpoint_minutes: float = 5.0
+    checkpoint_minutes: Weight = 5.0
     """A checkpoint is written after every epoch, and this often within one."""
 
-    def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}.")
-        if not 0 <= self.soft_targets <= 1 or self.min_steps < 0 or self.batch_readings < 0:
-            raise ValueError("soft_targets lies between 0 and 1; min_steps and batch_readings are at least 0.")
-        for name in ("drop_readings", "drop_sensors", "holdout", "ema_decay", "warmup"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}.")
-        for name in ("weight_decay", "max_grad_norm", "patience", "checkpoint_minutes"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be at least 0, not {getattr(self, name)}.")
-        if not 0 < self.learning_rate < math.inf:
-            raise ValueError(f"learning_rate must be positive, not {self.learning_rate}.")
+
+@dataclass(frozen=True)
+class Plan:
+    """How a table is walked through."""
+
+    batch_size: int
+    steps: int  # of an epoch
+    epochs: int
+
+    @classmethod
+    def of(cls, config: TrainConfig, samples: int, mean_readings: float) -> Plan:
+        """For a table of so many samples, with so many readings each on average."""
+        size = config.batch_size
+        if config.batch_readings:
+            size = max(1, round(config.batch_readings / max(1.0, mean_readings)))
+        steps = max(1, -(-samples // size))
+        return cls(size, steps, max(config.epochs, -(-config.min_steps // steps)))

@@ -8,37 +8,51 @@ information (Lopez-Paz et al., ICLR 2016).
 
 from __future__ import annotations
 
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
+from torch import Tensor
 
 from raindrop.batch.collate import BatchSource
+from raindrop.files import atomic_file
 from raindrop.models.base import DataSpec
-from raindrop.models.boosting import TreesConfig
+from raindrop.models.boosting import Samples, TreesConfig
 from raindrop.models.registry import MODELS
 from raindrop.models.trees import Trees
 from raindrop.table.sample_columns import group_or_own_codes
 from raindrop.training.progress import bar
-from raindrop.training.scoring import scores_of
 
 FOLDS = 5
 QUICK = {"summaries": "more", "learning_rate": 0.08, "patience": 20}  # with MAX_TREES a third of the preset's time
 MAX_TREES = 400  # in a fold; a round grows one, or one for each class where there are more than two
 MIN_ROUNDS = 40
+MAX_SAMPLES = 20_000  # that the trees of a fold learn from; a quarter as many choose the number of rounds
+CHUNK = 4096  # samples that are predicted at once
 
 Folds = list[tuple[NDArray[np.int64], NDArray[np.int64]]]
 
 
 def soft_targets(
-    training: BatchSource, spec: DataSpec, weight: float, seed: int, show: bool = False
+    training: BatchSource,
+    spec: DataSpec,
+    weight: float,
+    seed: int,
+    show: bool = False,
+    path: Path | None = None,
+    identity: str = "",
 ) -> NDArray[Any] | None:
     """Targets in which the trees' predictions count `weight`; None where they are no better than a constant.
 
     Each fifth of the samples is predicted by trees that saw neither it nor any sample of its groups. A part of the
-    other four fifths chooses the number of rounds.
+    other four fifths chooses the number of rounds. Summaries are computed once for all folds, and a fold learns from at
+    most MAX_SAMPLES. With `path`, the predictions of each finished fold are kept in that file and not computed again.
     """
     task, truth = spec.task, cast(NDArray[Any], training.truth)
     if task.soft_targets(torch.zeros(len(truth), task.num_outputs), truth, weight) is None:
@@ -52,13 +66,22 @@ def soft_targets(
     several = max(len(problem.outputs) for problem in task.boosting_problems())
     rounds = MAX_TREES if several == 1 else max(MAX_TREES // several, MIN_ROUNDS)
     config = TreesConfig(**MODELS["trees"].presets["tuned"]["model"] | QUICK | {"rounds": rounds})
-    scores = torch.zeros(len(truth), task.num_outputs)
+    scores, finished = _load(path, identity, (len(truth), task.num_outputs))
+    rows: Samples | None = None
     with bar(show, FOLDS, "growing trees for soft targets") as update:
         for done, (rest, fold) in enumerate(folds(strata, groups, seed)):
-            grow, choose = folds(strata[rest], None if groups is None else groups[rest], seed)[0]
-            trees = Trees(config, spec)
-            trees.fit(training.part(rest[grow]), training.part(rest[choose]), seed)
-            scores[torch.from_numpy(fold)] = scores_of(trees, training.part(fold))
+            if done >= finished:
+                trees = Trees(config, spec)
+                rows = trees.rows_of(training, seed) if rows is None else rows
+                grow, choose = folds(strata[rest], None if groups is None else groups[rest], seed)[0]
+                parts = [
+                    _at_most(rest[part], size, seed) for part, size in ((grow, MAX_SAMPLES), (choose, MAX_SAMPLES // 4))
+                ]
+                trees.fit_rows(rows.part(parts[0]), rows.part(parts[1]), seed)
+                with torch.inference_mode():
+                    for some in np.array_split(fold, -(-len(fold) // CHUNK)):
+                        scores[torch.from_numpy(some)] = trees.score_columns(torch.from_numpy(rows.x[some])).float()
+                _save(path, identity, scores, done + 1)
             update(done + 1, [])
     return task.soft_targets(scores, truth, weight) if task.knows(scores, truth) else None
 
@@ -74,3 +97,27 @@ def groups_of(training: BatchSource) -> NDArray[np.int64] | None:
     """(samples,) a number for the group of each sample; None where the table has no groups."""
     name = training.table.roles.group
     return None if name is None else group_or_own_codes(training.table.samples[name])
+
+
+def _at_most(positions: NDArray[np.int64], size: int, seed: int) -> NDArray[np.int64]:
+    """A random part of them where there are more."""
+    if len(positions) <= size:
+        return positions
+    return cast(NDArray[np.int64], np.sort(np.random.default_rng(seed).choice(positions, size, replace=False)))
+
+
+def _save(path: Path | None, identity: str, scores: Tensor, finished: int) -> None:
+    """Keep the predictions of the finished folds, atomically."""
+    if path is not None:
+        with atomic_file(path) as partial:
+            save_file({"scores": scores}, partial, metadata={"identity": identity, "folds": str(finished)})
+
+
+def _load(path: Path | None, identity: str, shape: tuple[int, int]) -> tuple[Tensor, int]:
+    """What `_save` kept of this run, and how many folds are finished; zeros where there is nothing to use."""
+    if path is not None and path.exists():
+        with suppress(SafetensorError, OSError, KeyError, ValueError, TypeError), safe_open(path, "pt") as file:
+            about, scores = file.metadata(), file.get_tensor("scores")
+            if about["identity"] == identity and tuple(scores.shape) == shape and scores.isfinite().all():
+                return scores, int(about["folds"])
+    return torch.zeros(shape), 0

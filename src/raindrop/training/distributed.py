@@ -9,11 +9,27 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from raindrop.errors import ConfigError, TrainingError, first_line
+
 
 def join() -> None:
     """Join the other processes where torchrun started several."""
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and dist.is_available() and not dist.is_initialized():
+    if not dist.is_available() or dist.is_initialized() or os.environ.get("WORLD_SIZE", "1").strip() in ("", "0", "1"):
+        return
+    wanted = os.environ["WORLD_SIZE"]
+    missing = [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if not os.environ.get(name)]
+    if missing or not wanted.strip().isdecimal():
+        raise ConfigError(
+            f"WORLD_SIZE={wanted} asks for several processes, but {', '.join(missing) or 'it'} "
+            f"{'are not set' if len(missing) > 1 else 'is not set' if missing else 'is not a number'}.\n"
+            "Start them with 'torchrun --nproc-per-node 2 -m raindrop train ...', or unset WORLD_SIZE for one process."
+        )
+    try:
         dist.init_process_group("gloo")
+    except (RuntimeError, ValueError) as error:
+        raise TrainingError(
+            f"The {wanted} processes cannot reach one another ({first_line(error)}). Start them with torchrun."
+        ) from None
 
 
 def leave() -> None:
@@ -45,17 +61,18 @@ def wait() -> None:
         dist.barrier()
 
 
-def average_gradients(parameters: Iterable[nn.Parameter], samples: int, loss: float) -> float:
-    """Each process's gradient and loss are means over its own samples; make them means over all, return the loss."""
+def average_gradients(parameters: Iterable[nn.Parameter], weight: float, loss: float) -> float:
+    """Each process's gradient and loss are means over its own samples, whose total weight is given; make them means
+    over all samples, and return the loss."""
     if size() == 1:
         return loss
     learned = [parameter for parameter in parameters if parameter.requires_grad]
     flat = torch.cat(
-        [(torch.zeros_like(p) if p.grad is None else p.grad).flatten() * samples for p in learned]
-        + [torch.tensor([loss * samples, float(samples)])]
+        [(torch.zeros_like(p) if p.grad is None else p.grad).flatten() * weight for p in learned]
+        + [torch.tensor([loss * weight, weight])]
     )
     dist.all_reduce(flat)
-    flat = flat[:-1] / flat[-1].clamp_min(1)
+    flat = flat[:-1] / flat[-1].clamp_min(1e-12)
     for parameter, gradient in zip(learned, flat[:-1].split([p.numel() for p in learned]), strict=True):  # type: ignore[no-untyped-call]
         parameter.grad = gradient.view_as(parameter).clone()
     return float(flat[-1])

@@ -7,9 +7,8 @@ same path as one that was not, and there is no generator state to save.
 from __future__ import annotations
 
 import math
-import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,13 +20,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from raindrop.batch.collate import BatchSource, bounded, plan_batches
-from raindrop.errors import ConfigError, MissingExtraError, TrainingError
+from raindrop.errors import TrainingError
 from raindrop.files import to_json, write_text
 from raindrop.models.base import Model, Output
 from raindrop.tasks.base import Task
 from raindrop.training import distributed
+from raindrop.training.callbacks import CallbackList, check_callbacks
 from raindrop.training.checkpoint import Progress, load_checkpoint, save_checkpoint
-from raindrop.training.config import TrainConfig
+from raindrop.training.config import Plan, TrainConfig
 from raindrop.training.progress import bar
 from raindrop.training.scoring import scores_of
 
@@ -47,13 +47,16 @@ def train(
     resume: bool = False,
     identity: str = "",
     show: bool = False,
-    tensorboard: bool = False,
+    callbacks: Sequence[Any] = (),
 ) -> list[dict[str, Any]]:
     """Train `model` in place and return one record per epoch.
 
-    With `run`, a checkpoint and log.jsonl are kept in that folder, and `resume` continues from them. The model ends
-    with the weights of the epoch that validated best, or the last ones where there is no validation.
+    With `run`, a checkpoint and log.jsonl are kept in that folder, and `resume` continues from them, also for more
+    epochs than the run was started with. The model ends with the weights of the epoch that validated best, or the last
+    ones where there is no validation. `callbacks` are called by the first process only.
     """
+    check_callbacks(callbacks)
+    watchers = CallbackList(callbacks if distributed.rank() == 0 else ())
     metric = task.require_metric(config.metric)
     strata = np.zeros(len(training), dtype=np.int64) if training.truth is None else task.strata(training.truth)
     balanced = config.sampling == "balanced" or (config.sampling == "auto" and _imbalanced(strata))
@@ -63,27 +66,32 @@ def train(
     optimiser = kind(parameters, lr=config.learning_rate, weight_decay=config.weight_decay)
     ema = _copy(model) if config.ema_decay else None
     best: dict[str, Tensor] | None = None
-    progress = Progress(identity)
+    progress = Progress(identity, threads=torch.get_num_threads(), processes=distributed.size())
     checkpoint = None if run is None else run / "checkpoint.safetensors"
     if resume and checkpoint is not None and checkpoint.exists():
-        progress, ema, best = load_checkpoint(checkpoint, model, optimiser, identity)
+        progress, ema, best = load_checkpoint(checkpoint, model, optimiser, progress)
     if validation is not None:
         task.require_judgeable(cast(NDArray[Any], validation.truth), metric)
-    if config.batch_readings:
-        size = max(1, round(config.batch_readings / max(1.0, float(np.mean(training.lengths)))))
-        config = replace(config, batch_size=size)
-    steps = max(1, -(-len(training) // config.batch_size))
-    config = replace(config, epochs=max(config.epochs, -(-config.min_steps // steps)))
+    schedule = Plan.of(config, len(training), float(np.mean(training.lengths)))
+    config, steps = replace(config, batch_size=schedule.batch_size, epochs=schedule.epochs), schedule.steps
     saved = time.monotonic()
-    board = _board(run, tensorboard)
+    limit = 60 * config.minutes or math.inf
+    begun = saved - sum(record["seconds"] for record in progress.history)
+    if progress.done:  # a finished run may be extended
+        progress.done = _is_done(progress, config)
     if progress.history:  # the kill may have come between the checkpoint and the log
-        _log(run, progress.history, None)
+        _log(run, progress.history)
 
     def save() -> None:
         if checkpoint is not None and distributed.rank() == 0:
             save_checkpoint(checkpoint, model, optimiser, progress, ema, best)
 
-    with torch.random.fork_rng(devices=[]), bar(show and not progress.done, config.epochs * steps) as update_bar:
+    watchers.on_start({f"train.{name}": value for name, value in vars(config).items()})
+    with (
+        closing_callbacks(watchers),
+        torch.random.fork_rng(devices=[]),
+        bar(show and not progress.done, config.epochs * steps) as update_bar,
+    ):
         update_bar(progress.epoch * steps + progress.step, progress.history)
         while not progress.done:
             epoch, started = progress.epoch, time.monotonic()
@@ -97,7 +105,8 @@ def train(
             )
             model.train()
             for step in range(progress.step, len(plan)):
-                done = (epoch * len(plan) + step) / (config.epochs * len(plan))
+                elapsed = time.monotonic() - begun
+                done = max((epoch * len(plan) + step) / (config.epochs * len(plan)), min(1.0, elapsed / limit))
                 for group in optimiser.param_groups:
                     group["lr"] = config.learning_rate * _lr_factor(config, done)
                 draw = [seed, epoch, step]
@@ -109,9 +118,11 @@ def train(
                 if checkpoint and time.monotonic() - saved > 60 * config.checkpoint_minutes and step + 1 < len(plan):
                     save()
                     saved = time.monotonic()
+                if _agreed(time.monotonic() - begun >= limit):
+                    break
             if not all(bool(parameter.isfinite().all()) for parameter in parameters):
                 raise TrainingError(f"The weights are no longer finite after epoch {epoch + 1}. {_ADVICE}")
-            record: dict[str, Any] = {"epoch": epoch + 1, "loss": progress.loss / len(plan)}
+            record: dict[str, Any] = {"epoch": epoch + 1, "loss": progress.loss / max(1, progress.step)}
             if validation is not None:
                 with _swapped(model, ema):
                     scores = scores_of(model, validation, device)
@@ -125,14 +136,13 @@ def train(
             record["seconds"] = round(time.monotonic() - started, 3)
             progress.history.append(record)
             progress.epoch, progress.step, progress.loss = epoch + 1, 0, 0.0
-            waited = progress.epoch - (progress.best_epoch or progress.epoch)
-            progress.done = progress.epoch >= config.epochs or 0 < config.patience <= waited
+            shown = {"loss": record["loss"], "seconds": record["seconds"], **record.get("validation", {})}
+            stop = watchers.on_epoch(epoch + 1, shown) or time.monotonic() - begun >= limit
+            progress.done = _is_done(progress, config) or _agreed(stop)
             save()
             saved = time.monotonic()
-            _log(run, progress.history, board)
+            _log(run, progress.history)
             update_bar(progress.epoch * steps, progress.history)
-    if board is not None:
-        board.close()
     final = best or ema
     if final is not None:
         model.load_state_dict(final)
@@ -162,22 +172,28 @@ def _step(
     torch.manual_seed(int(rng.integers(2**62)))
     share = positions[distributed.rank() :: distributed.size()]
     optimiser.zero_grad()
-    loss = 0.0
+    loss, total = 0.0, _total_weight(training, share)
     for part in bounded(training, share):
         batch = training.batch(part, rng=rng, drop_readings=config.drop_readings, drop_sensors=config.drop_sensors)
         batch = batch.to(device)
         output = model(batch)
-        objective = task_loss(task, output, cast(Tensor, batch.target), batch.weight) + output.penalty
-        objective = objective * (len(part) / len(share))
+        objective = task_loss(task, output, cast(Tensor, batch.target), batch.weight)
+        objective = objective * (_total_weight(training, part) / total)
+        objective = objective + output.penalty * (len(part) / len(share))
         loss += float(objective.detach())
         if not math.isfinite(loss):
             raise TrainingError(f"The loss became {loss} in epoch {draw[1] + 1}, step {draw[2] + 1}. {_ADVICE}")
         objective.backward()
-    loss = distributed.average_gradients(parameters, len(share), loss)
+    loss = distributed.average_gradients(parameters, total, loss)
     if config.max_grad_norm:
         nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)
     optimiser.step()
     return loss
+
+
+def _total_weight(training: BatchSource, positions: NDArray[np.int64]) -> float:
+    """How much these samples count together in a mean over samples."""
+    return float(len(positions) if training.weights is None else training.weights[positions].sum())
 
 
 def task_loss(task: Task, output: Output, target: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -232,25 +248,26 @@ def _swapped(model: Model, weights: dict[str, Tensor] | None) -> Iterator[None]:
         model.load_state_dict(own)
 
 
-def _log(run: Path | None, history: list[dict[str, Any]], board: Any) -> None:
-    if run is None or distributed.rank() != 0:
-        return
-    write_text(run / "log.jsonl", "".join(to_json(record) + "\n" for record in history))
-    if board is not None:
-        record = history[-1]
-        board.add_scalar("loss", record["loss"], record["epoch"])
-        for name, value in record.get("validation", {}).items():
-            board.add_scalar(f"validation/{name}", value, record["epoch"])
-        board.flush()
+def _is_done(progress: Progress, config: TrainConfig) -> bool:
+    """Whether all epochs are run, or none was better for long."""
+    waited = progress.epoch - (progress.best_epoch or progress.epoch)
+    return progress.epoch >= config.epochs or 0 < config.patience <= waited
 
 
-def _board(run: Path | None, wanted: bool) -> Any:
-    if not wanted or distributed.rank() != 0:
-        return None
-    if run is None:
-        raise ConfigError("TensorBoard logs go into the run's folder; give one with run='FOLDER'.")
+def _agreed(stop: bool) -> bool:
+    """Whether any process wants to stop: all of them must."""
+    return bool(distributed.largest(torch.tensor([float(stop)]))) if distributed.size() > 1 else stop
+
+
+@contextmanager
+def closing_callbacks(callbacks: CallbackList) -> Iterator[None]:
+    """Call `on_end` whatever happens within the block."""
     try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise MissingExtraError("tensorboard", "log", "Writing TensorBoard logs") from None
-    return SummaryWriter(os.fspath(run / "tensorboard"))
+        yield
+    finally:
+        callbacks.on_end()
+
+
+def _log(run: Path | None, history: list[dict[str, Any]]) -> None:
+    if run is not None and distributed.rank() == 0:
+        write_text(run / "log.jsonl", "".join(to_json(record) + "\n" for record in history))

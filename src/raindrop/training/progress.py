@@ -31,3 +31,11 @@ def bar(show: bool, total: int, text: str = "training") -> Iterator[Callable[[in
             line.update(task, completed=done, note=note)
 
         yield update
+
+
+def note(show: bool, text: str) -> None:
+    """A line for the person who watches the progress bars."""
+    if show and distributed.rank() == 0:
+        from rich.console import Console
+
+        Console(soft_wrap=True, highlight=False).print(text, markup=False)

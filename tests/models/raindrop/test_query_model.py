@@ -15,13 +15,14 @@ from paper_checks import as_double
 from torch import Tensor
 
 from raindrop.batch.batch import Batch, Queries
+from raindrop.batch.gap_windows import GapWindows
 from raindrop.batch.gaps import Gaps, typical_intervals
 from raindrop.batch.nearby import SCALES, Series
 from raindrop.batch.scaling import Scaler
-from raindrop.batch.windows import GapWindows, Windows
+from raindrop.batch.windows import Windows
 from raindrop.models.base import DataSpec, Output
 from raindrop.models.raindrop import queries as query_model
-from raindrop.models.raindrop.queries import CHANGE_WIDTHS, Embedding, QueryConfig, RaindropQueries
+from raindrop.models.raindrop.queries import CHANGE_WIDTHS, STALE, Embedding, QueryConfig, RaindropQueries
 from raindrop.table.event_table import EventTable
 from raindrop.tasks.readings import ReadingsAt
 from raindrop.training.loop import task_loss
@@ -285,6 +286,7 @@ def loop_over_senders(model: RaindropQueries, batch: Batch, q: int) -> tuple[np.
     layer, scales, interval = model.messages, list(SCALES), model.interval
     b, v, t = int(batch.queries.sample[q]), int(batch.queries.sensor[q]), float(batch.queries.time[q])
     own = of_query(batch, batch.queries, q, interval, scales, strict=True)
+    level = own.both[-1] / (1 + (np.expm1(min(own.ages)) / STALE) ** 4)  # of little account where readings are far away
     scores, sent = [], []
     senders = [u for u in range(batch.num_sensors) if u != v]
     for u in senders:
@@ -305,7 +307,7 @@ def loop_over_senders(model: RaindropQueries, batch: Batch, q: int) -> tuple[np.
             pair = layer.pair[v, u].detach().numpy()
         scores.append(pair + two_layers(layer.of_sender, evidence) + two_layers(layer.of_receiver, own.evidence))
         from_line = (1 - own.share) * moved[0] + own.share * moved[1]
-        sent.append(np.concatenate([now.values - own.both[-1], [1.0], *moved, from_line]))
+        sent.append(np.concatenate([now.values - level, [1.0], *moved, from_line]))
     weight = np.exp(np.stack([*scores, layer.nobody[v].detach().numpy()]))  # (u, h)
     alpha = np.zeros((batch.num_sensors, weight.shape[1]))
     alpha[senders] = weight[:-1] / weight.sum(0)  # Eq. 1

@@ -135,7 +135,8 @@ def test_unix_seconds_give_the_same_slots_as_times_from_0(table):
 
     def slots_with_start(start: float) -> torch.Tensor:
         events = table.events().with_columns(time=(pl.col("time") * 12).round(1) + start)  # 0 to 600 seconds
-        shifted = EventTable.from_frames(events, table.samples, label="label", sensors=table.sensors)
+        options = {"label": "label", "sensors": table.sensors, "time_unit": "seconds"}
+        shifted = EventTable.from_frames(events, table.samples, **options)
         slots = learned_slots(CONFIG, DataSpec(table.sensors, 2, window=(start, start + 600.0)), shifted)
         return slots(Collator(shifted, Scaler.fit(shifted)).batch(np.arange(len(shifted)))).sensors
 

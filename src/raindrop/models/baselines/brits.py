@@ -35,24 +35,20 @@ from raindrop.batch.batch import Batch, Queries
 from raindrop.models.base import DataSpec, Output
 from raindrop.models.baselines.grud import decay
 from raindrop.models.baselines.query_steps import Past, QuantileHead, QueryNetwork, Steps, own, reversed_steps
-from raindrop.models.layers import require_positive, uniform
+from raindrop.models.layers import uniform
+from raindrop.ranges import Ranged, Size, Weight
 
 
 @dataclass(frozen=True, kw_only=True)
-class BRITSConfig:
+class BRITSConfig(Ranged):
     """The size of the state is the paper's; the weights of the losses are those of the authors' code."""
 
-    state_dim: int = 64
+    state_dim: Size = 64
     """Size of h in each direction."""
-    reconstruction: float = 0.3
+    reconstruction: Weight = 0.3
     """Weight of the errors at visible readings."""
-    consistency: float = 0.1
+    consistency: Weight = 0.1
     """Weight of the distance between the directions, within the reconstruction."""
-
-    def __post_init__(self) -> None:
-        require_positive(self, "state_dim")
-        if self.reconstruction < 0 or self.consistency < 0:
-            raise ValueError("reconstruction and consistency are at least 0.")
 
 
 class BRITS(QueryNetwork):

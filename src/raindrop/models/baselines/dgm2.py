@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
@@ -32,35 +33,29 @@ from raindrop.models.base import DataSpec, Output
 from raindrop.models.baselines.interpolation import ReferenceConfig, ReferenceModel
 from raindrop.models.baselines.odernn import GRUJump, flow
 from raindrop.models.layers import uniform
+from raindrop.ranges import Layers, Positive, Range, Share, Size, Weight
 
 
 @dataclass(frozen=True, kw_only=True)
 class DGM2Config(ReferenceConfig):
     """Sizes between those of the paper, which forecasts, and those that classification needs."""
 
-    clusters: int = 20
+    clusters: Annotated[int, Range(2, 65_536)] = 20
     """Latent clusters z."""
-    hidden: int = 32
+    hidden: Size = 32
     """Size of the states s and h."""
-    ode_width: int = 32
+    ode_width: Size = 32
     """Neurons in the hidden layer of f."""
-    steps: int = 1
+    steps: Layers = 1
     """Euler steps of the ODE from one reference point to the next."""
-    temperature: float = 0.5
+    temperature: Positive = 0.5
     """Of the Gumbel-softmax draw of z."""
-    sigma: float = 1.0
+    sigma: Positive = 1.0
     """Standard deviation of a reading around its cluster's mean; readings have standard deviation 1."""
-    elbo: float = 0.1
+    elbo: Weight = 0.1
     """Weight of the ELBO beside the cross entropy."""
-    dropout: float = 0.2
+    dropout: Share = 0.2
     """Dropout in the classifier."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.clusters < 2:
-            raise ValueError(f"clusters must be at least 2, not {self.clusters}.")
-        if self.temperature <= 0 or self.sigma <= 0:
-            raise ValueError("temperature and sigma must be positive.")
 
 
 @dataclass(frozen=True)

@@ -35,30 +35,25 @@ from torch import Tensor, nn
 from raindrop.batch.batch import Batch, Queries
 from raindrop.models.base import DataSpec, Output
 from raindrop.models.baselines.query_steps import Past, QuantileHead, QueryNetwork, QueryTimes, Steps, reversed_steps
-from raindrop.models.layers import require_positive
+from raindrop.ranges import Layers, Ranged, Size, Weight
 
 
 @dataclass(frozen=True, kw_only=True)
-class GRINConfig:
+class GRINConfig(Ranged):
     """As in the authors' AQI-36 experiments, and Graph WaveNet's for the adjacency."""
 
-    state_dim: int = 64
+    state_dim: Size = 64
     """Size of a sensor's state h in each direction."""
-    hidden: int = 64
+    hidden: Size = 64
     """Neurons in the layer that joins both directions."""
-    sensor_dim: int = 8
+    sensor_dim: Size = 8
     """Size of the sensor embedding that is given to it."""
-    order: int = 2
+    order: Layers = 2
     """Largest power of A in a graph convolution of the recurrence."""
-    adjacency_dim: int = 10
+    adjacency_dim: Size = 10
     """Size of the vectors E_1 and E_2 of a sensor."""
-    stages: float = 1.0
+    stages: Weight = 1.0
     """Weight of the errors of both stages at visible readings."""
-
-    def __post_init__(self) -> None:
-        require_positive(self, "state_dim", "hidden", "sensor_dim", "order", "adjacency_dim")
-        if self.stages < 0:
-            raise ValueError(f"stages is at least 0, not {self.stages}.")
 
 
 class GRIN(QueryNetwork):

@@ -24,23 +24,18 @@ from torch import Tensor, nn
 
 from raindrop.batch.batch import Batch
 from raindrop.models.base import DataSpec, Model, Output
-from raindrop.models.layers import HeadConfig, dense_values, require_positive, times_like, uniform
+from raindrop.models.layers import HeadConfig, dense_values, times_like, uniform
+from raindrop.ranges import Positive, Size
 
 
 @dataclass(frozen=True, kw_only=True)
 class GRUDConfig(HeadConfig):
     """As in the paper's PhysioNet experiments."""
 
-    state_dim: int = 49
+    state_dim: Size = 49
     """Size of h."""
-    time_scale: float = 1.0
+    time_scale: Positive = 1.0
     """Times are divided by this; 1 keeps the table's unit."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_positive(self, "state_dim")
-        if self.time_scale <= 0:
-            raise ValueError(f"time_scale must be positive, not {self.time_scale}.")
 
 
 class GRUD(Model):

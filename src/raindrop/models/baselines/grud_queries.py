@@ -23,18 +23,16 @@ from raindrop.batch.batch import Batch, Queries
 from raindrop.models.base import DataSpec, Output
 from raindrop.models.baselines.grud import advance, decay
 from raindrop.models.baselines.query_steps import Past, QuantileHead, QueryNetwork, SensorLinear, Steps, own
-from raindrop.models.layers import require_positive, uniform
+from raindrop.models.layers import uniform
+from raindrop.ranges import Ranged, Size
 
 
 @dataclass(frozen=True, kw_only=True)
-class GRUDQueryConfig:
+class GRUDQueryConfig(Ranged):
     """The size of the state is that of the paper's PhysioNet experiments."""
 
-    state_dim: int = 49
+    state_dim: Size = 49
     """Size of h in each direction."""
-
-    def __post_init__(self) -> None:
-        require_positive(self, "state_dim")
 
 
 class GRUDQueries(QueryNetwork):

@@ -9,7 +9,7 @@ Axes: n a reading, b a sample, v a sensor, k a point in time.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from raindrop.batch.batch import Batch
 from raindrop.batch.ragged import Segments
 from raindrop.models.base import DataSpec, Model
 from raindrop.models.layers import Clock, StateHeadConfig
+from raindrop.ranges import Positive, Range
 
 MIN_LOG_WEIGHT = -60.0  # negligible beside the nearest reading's 0, and large enough that exp does not underflow
 
@@ -27,16 +28,12 @@ MIN_LOG_WEIGHT = -60.0  # negligible beside the nearest reading's 0, and large e
 class ReferenceConfig(StateHeadConfig):
     """Settings of models that smooth readings to reference points."""
 
-    reference_points: int = 48
+    reference_points: Annotated[int, Range(2, 65_536)] = 48
     """Points r_k, evenly over the time span of the training readings."""
-    window: float = 48.0
+    window: Positive = 48.0
     """Length assigned to that span. Kernels start with alpha = 0.69 in this unit, which is hours if the span is 48."""
-    outlier: float = 5.0
+    outlier: Positive = 5.0
     """Targets of the reconstruction are clipped to this many standard deviations."""
-
-    def __post_init__(self) -> None:
-        if self.reference_points < 2:
-            raise ValueError(f"reference_points must be at least 2, not {self.reference_points}.")
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ Axes: n a reading, b a sample, v a sensor, k a reference point, t a timestamp.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
@@ -31,29 +32,25 @@ from raindrop.batch.ragged import Segments
 from raindrop.models.base import DataSpec, Output
 from raindrop.models.baselines.interpolation import ReferenceConfig, ReferenceModel
 from raindrop.models.layers import PaddedLayout
+from raindrop.ranges import Positive, Range, Share, Size, Weight
 
 
 @dataclass(frozen=True, kw_only=True)
 class IPNetConfig(ReferenceConfig):
     """The paper's settings for 48 hours in intensive care."""
 
-    reference_points: int = 192
+    reference_points: Annotated[int, Range(2, 65_536)] = 192
     """Points r_k, evenly over the time span of the training readings."""
-    kappa: float = 10.0
+    kappa: Positive = 10.0
     """Factor of alpha for the kernel of the transient part, which is narrower."""
-    hidden: int = 100
+    hidden: Size = 100
     """Size of the GRU's state."""
-    dropout: float = 0.2
+    dropout: Share = 0.2
     """Dropout of the GRU's input."""
-    held_out: float = 0.2
+    held_out: Annotated[float, Range(0, 1, above=True, below=True)] = 0.2
     """Share of readings held out in training for the reconstruction loss."""
-    reconstruction: float = 1.0
+    reconstruction: Weight = 1.0
     """delta, weight of the reconstruction loss."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 < self.held_out < 1:
-            raise ValueError(f"held_out is a share of readings above 0 and below 1, not {self.held_out}.")
 
 
 class IPNet(ReferenceModel):

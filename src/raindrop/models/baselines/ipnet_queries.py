@@ -32,25 +32,22 @@ from raindrop.models.baselines.query_steps import (
     own,
     time_in_sample,
 )
-from raindrop.models.layers import require_dropout, require_positive, times_like
+from raindrop.models.layers import times_like
+from raindrop.ranges import Positive, Ranged, Share, Size
 
 MAX_CELLS = 1 << 23  # readings x times at once
 
 
 @dataclass(frozen=True, kw_only=True)
-class IPNetQueryConfig:
+class IPNetQueryConfig(Ranged):
     """The paper's settings."""
 
-    kappa: float = 10.0
+    kappa: Positive = 10.0
     """Factor of alpha for the kernel of the transient part, which is narrower."""
-    hidden: int = 100
+    hidden: Size = 100
     """Neurons in the prediction network."""
-    dropout: float = 0.2
+    dropout: Share = 0.2
     """Dropout of its input."""
-
-    def __post_init__(self) -> None:
-        require_positive(self, "hidden")
-        require_dropout(self)
 
 
 class IPNetQueries(QueryNetwork):

@@ -23,7 +23,8 @@ from torch import Tensor, nn
 
 from raindrop.batch.batch import Batch
 from raindrop.models.base import DataSpec, Model, Output
-from raindrop.models.layers import Clock, HeadConfig, dense_values, require_positive, uniform
+from raindrop.models.layers import Clock, HeadConfig, dense_values, uniform
+from raindrop.ranges import Layers, Positive, Share, Size
 
 MIN_LOG_WEIGHT = -60.0  # relative to the largest weight of a sample, so that no sum is 0
 
@@ -32,24 +33,23 @@ MIN_LOG_WEIGHT = -60.0  # relative to the largest weight of a sample, so that no
 class MTANDConfig(HeadConfig):
     """As in the authors' PhysioNet experiments."""
 
-    references: int = 128
+    references: Size = 128
     """K, number of reference times."""
-    time_dim: int = 128
+    time_dim: Size = 128
     """Size of the time embeddings, all heads concatenated."""
-    heads: int = 1
+    heads: Layers = 1
     """H, number of time embeddings."""
-    frequency: float = 1.0
+    frequency: Positive = 1.0
     """Largest initial omega; times are scaled so that the training readings lie between 0 and 1."""
-    state_dim: int = 128
+    state_dim: Size = 128
     """Size of mTAN(r) and of the GRU's state."""
-    hidden: int = 300
+    hidden: Size = 300
     """Neurons in the classifier's first layer."""
-    dropout: float = 0.0
+    dropout: Share = 0.0
     """Dropout in the classifier."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive(self, "references", "time_dim", "heads", "state_dim")
         if self.time_dim % self.heads or self.time_dim // self.heads < 2:
             raise ValueError(f"time_dim must be divisible by heads, at least 2 for each; {self.time_dim} is not.")
 

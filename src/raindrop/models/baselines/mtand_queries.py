@@ -33,32 +33,31 @@ from raindrop.models.baselines.query_steps import (
     SensorLinear,
     time_in_sample,
 )
-from raindrop.models.layers import PaddedLayout, require_positive, times_like, uniform
+from raindrop.models.layers import PaddedLayout, times_like, uniform
+from raindrop.ranges import Layers, Positive, Ranged, Size
 
 MAX_CELLS = 1 << 22  # queries x timestamps x heads at once
 
 
 @dataclass(frozen=True, kw_only=True)
-class MTANDQueryConfig:
+class MTANDQueryConfig(Ranged):
     """As in the authors' PhysioNet experiments, but for the frequency."""
 
-    time_dim: int = 128
+    time_dim: Size = 128
     """Size of the time embeddings, all heads concatenated."""
-    heads: int = 1
+    heads: Layers = 1
     """H, number of time embeddings."""
-    frequency: float = 1.0
+    frequency: Positive = 1.0
     """Largest initial omega."""
-    window: float = 320.0
+    window: Positive = 320.0
     """Typical intervals in a unit of time."""
-    state_dim: int = 128
+    state_dim: Size = 128
     """Size of mTAN(t)."""
 
     def __post_init__(self) -> None:
-        require_positive(self, "time_dim", "heads", "state_dim")
+        super().__post_init__()
         if self.time_dim % self.heads or self.time_dim // self.heads < 2:
             raise ValueError(f"time_dim must be divisible by heads, at least 2 for each; {self.time_dim} is not.")
-        if self.window <= 0:
-            raise ValueError(f"window must be positive, not {self.window}.")
 
 
 class MTANDQueries(QueryNetwork):

@@ -28,48 +28,49 @@ from torch.nn import functional as F
 
 from raindrop.batch.batch import Batch
 from raindrop.models.base import DataSpec, Model, Output
-from raindrop.models.layers import Clock, Head, dense_values, require_positive, uniform
+from raindrop.models.layers import Clock, Head, dense_values, uniform
+from raindrop.ranges import Layers, Positive, Ranged, Share, Size, WholeShare
 
 KERNELS = (2, 3, 6, 7)
 
 
 @dataclass(frozen=True, kw_only=True)
-class MTGNNConfig:
+class MTGNNConfig(Ranged):
     """The paper's settings for single-step forecasting."""
 
-    width: int = 16
+    width: Size = 16
     """c, size of the state of a sensor at a timestamp; a multiple of 4, one part for each kernel."""
-    skip_width: int = 32
+    skip_width: Size = 32
     """Size of each layer's skip connection to the output."""
-    layers: int = 5
+    layers: Layers = 5
     """Rounds of temporal convolution and graph convolution."""
-    dilation: float = 2.0
+    dilation: Positive = 2.0
     """q, growth of the dilation from layer to layer."""
-    neighbours: int = 20
+    neighbours: Size = 20
     """k, edges kept per sensor."""
-    node_dim: int = 40
+    node_dim: Size = 40
     """Size of the sensor embeddings E that make the graph."""
-    saturation: float = 3.0
+    saturation: Positive = 3.0
     """a, how fast the graph's tanh saturates."""
-    depth: int = 2
+    depth: Layers = 2
     """K, hops of the propagation."""
-    retain: float = 0.05
+    retain: WholeShare = 0.05
     """beta, share of the state that a hop keeps."""
-    dropout: float = 0.3
+    dropout: Share = 0.3
     """Dropout after the temporal convolution."""
     indicator: bool = False
     """A third input beside value and time: 1 where the sensor has a reading. Not in the paper."""
-    window: float = 1.0
+    window: Positive = 1.0
     """Length assigned to the time span of the training readings."""
-    static_dim: int = 32
+    static_dim: Size = 32
     """Size of the projected statics."""
-    head_hidden: int = 64
+    head_hidden: Size = 64
     """Neurons in the classifier's first layer."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.width < 4 or self.width % 4:
             raise ValueError(f"width must be a multiple of 4, not {self.width}.")
-        require_positive(self, "layers", "neighbours", "depth")
 
 
 class MTGNN(Model):

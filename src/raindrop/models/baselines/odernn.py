@@ -23,32 +23,30 @@ from torch import Tensor, nn
 
 from raindrop.batch.batch import Batch
 from raindrop.models.base import DataSpec, Model, Output
-from raindrop.models.layers import Clock, StateHeadConfig, dense_values, require_positive, times_like
+from raindrop.models.layers import Clock, StateHeadConfig, dense_values, times_like
+from raindrop.ranges import Layers, Positive, Share, Size
 
 
 @dataclass(frozen=True, kw_only=True)
 class ODERNNConfig(StateHeadConfig):
     """The paper's sizes for PhysioNet 2012."""
 
-    hidden: int = 40
+    hidden: Size = 40
     """Size of the state h."""
-    layers: int = 3
+    layers: Layers = 3
     """Hidden layers of f."""
-    width: int = 50
+    width: Size = 50
     """Their width."""
     solver: Literal["euler", "rk4"] = "euler"
     """One evaluation of f per step, or the classical Runge-Kutta step with four."""
-    steps: int = 1
+    steps: Layers = 1
     """Solver steps over the gap between two timestamps."""
-    window: float = 1.0
+    window: Positive = 1.0
     """Length assigned to the time span of the training readings; the paper's times run from 0 to 1."""
-    head_hidden: int = 300
+    head_hidden: Size = 300
     """Neurons in the classifier's first layer."""
-    dropout: float = 0.0
+    dropout: Share = 0.0
     """Dropout in the classifier."""
-
-    def __post_init__(self) -> None:
-        require_positive(self, "hidden", "layers", "steps")
 
 
 class ODERNN(Model):

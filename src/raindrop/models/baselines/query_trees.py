@@ -6,7 +6,7 @@ the same time correlate most with the sensor's own.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ CHUNK = 8  # windows at once
 class QueryTrees(Trees):
     """Boosted trees over the averages around each query."""
 
+    sees_distant: ClassVar[bool] = True
     interval: Tensor
     scales: Tensor
     neighbours: Tensor  # (v, NEIGHBOURS)

@@ -25,48 +25,50 @@ from raindrop.batch.batch import Batch
 from raindrop.batch.ragged import Segments
 from raindrop.models.base import DataSpec, Model, Output
 from raindrop.models.layers import Clock, PaddedLayout, TimeEncoding, feed_forward, uniform
+from raindrop.ranges import Layers, Positive, Ranged, Share, Size
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeFTConfig:
+class SeFTConfig(Ranged):
     """Sizes within the ranges that the paper searched."""
 
-    time_dim: int = 4
+    time_dim: Size = 4
     """Size of the time encoding."""
-    longest_wave: float = 100.0
+    longest_wave: Positive = 100.0
     """The largest time scale of the encoding, where the training readings span `window`; the smallest is 1."""
-    window: float = 48.0
+    window: Positive = 48.0
     """Length assigned to the time span of the training readings; the paper's data span 48 hours."""
-    layers: int = 4
+    layers: Layers = 4
     """Dense layers of h, before the one to the element embedding."""
-    width: int = 128
+    width: Size = 128
     """Their width."""
-    latent: int = 32
+    latent: Size = 32
     """Size of an element embedding h(s_j)."""
-    dropout: float = 0.2
+    dropout: Share = 0.2
     """Dropout in h."""
-    heads: int = 4
+    heads: Layers = 4
     """m, attention heads."""
-    key_dim: int = 128
+    key_dim: Size = 128
     """d, size of keys and queries."""
-    attention_dropout: float = 0.5
+    attention_dropout: Share = 0.5
     """Share of elements dropped from each head in training."""
     context: Literal["whole", "cumulative"] = "whole"
     """Elements of f': the whole set, which cancels in the softmax, or those up to the time of s_j."""
-    context_layers: int = 2
+    context_layers: Layers = 2
     """Dense layers of f', before the one to its output."""
-    context_width: int = 64
+    context_width: Size = 64
     """Their width."""
-    context_latent: int = 128
+    context_latent: Size = 128
     """Size of f'."""
-    head_layers: int = 2
+    head_layers: Layers = 2
     """Dense layers of g, before the one to the classes."""
-    head_width: int = 512
+    head_width: Size = 512
     """Their width."""
-    head_dropout: float = 0.0
+    head_dropout: Share = 0.0
     """Dropout in g."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.time_dim < 4 or self.time_dim % 2:
             raise ValueError(f"time_dim must be even and at least 4, not {self.time_dim}.")
 

@@ -6,7 +6,7 @@ All quantiles of a score are the same number; intervals come from the validation
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ class NoConfig:
 class PointModel(DirectModel):
     """A number for each query, from the readings around it."""
 
+    sees_distant: ClassVar[bool] = True
     interval: Tensor
 
     def __init__(self, config: NoConfig, spec: DataSpec):

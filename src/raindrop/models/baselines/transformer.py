@@ -25,7 +25,8 @@ from torch.nn import functional as F
 
 from raindrop.batch.batch import Batch
 from raindrop.models.base import DataSpec, Model, Output
-from raindrop.models.layers import HeadConfig, PaddedLayout, TimeEncoding, dense_values, require_positive
+from raindrop.models.layers import HeadConfig, PaddedLayout, TimeEncoding, dense_values
+from raindrop.ranges import Layers, Positive, Share, Size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,26 +35,25 @@ class TransformerConfig(HeadConfig):
 
     imputation: Literal["indicator", "mean"] = "indicator"
     """How missing readings are marked: by an indicator beside the value, or not at all (the training mean)."""
-    dim: int = 64
+    dim: Size = 64
     """Size of a timestamp's embedding."""
-    layers: int = 2
+    layers: Layers = 2
     """Encoder layers."""
-    heads: int = 4
+    heads: Layers = 4
     """Heads of the attention."""
-    feedforward: int = 128
+    feedforward: Size = 128
     """Neurons of the feed-forward layer."""
     norm: Literal["pre", "post"] = "pre"
     """Layer normalisation before attention and feed-forward (trains stably), or after as first published."""
-    time_base: float = 10000.0
+    time_base: Positive = 10000.0
     """Base of the time encoding's wavelengths."""
-    time_scale: float = 1.0
+    time_scale: Positive = 1.0
     """Times are divided by this before they are encoded; 1 keeps the table's unit."""
-    dropout: float = 0.2
+    dropout: Share = 0.2
     """Dropout in the encoder and the classifier."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive(self, "dim", "layers", "heads", "feedforward")
         if self.dim % self.heads or self.dim % 2:
             raise ValueError(f"dim must be even and divisible by heads; {self.dim} with {self.heads} heads is not.")
 

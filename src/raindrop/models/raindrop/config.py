@@ -8,27 +8,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from raindrop.models.layers import Activation, require_dropout, require_positive
+from raindrop.models.layers import Activation
+from raindrop.ranges import Layers, Length, OptionalSize, Positive, Range, Ranged, Share, Size, Weight
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimeConfig:
+class TimeConfig(Ranged):
     """Details of the time encoding."""
 
-    base: float = 10000.0
+    base: Positive = 10000.0
     """Base of the wavelengths."""
-    scale: float = 1.0
+    scale: Positive = 1.0
     """Times are divided by this before they are encoded; 1 keeps the table's unit."""
-
-    def __post_init__(self) -> None:
-        if self.base <= 0 or self.scale <= 0:
-            raise ValueError(f"base and scale must be positive, not {self.base} and {self.scale}.")
 
 
 @dataclass(frozen=True, kw_only=True)
-class GraphConfig:
+class GraphConfig(Ranged):
     """Details of messages and edges (Eq. 1-3)."""
 
     senders: Literal["observed", "embedded", "nearby"] = "observed"
@@ -43,17 +40,17 @@ class GraphConfig:
     """What the softmax over senders is applied to: alpha of Eq. 1, or the argument of its sigmoid."""
     mixing: Literal["own", "residual"] = "own"
     """The embedding of a sensor that has a reading and receives messages: its reading alone, or both added."""
-    heads: int = 1
+    heads: Layers = 1
     """Heads of the inter-sensor attention alpha."""
-    rank: int = 1
+    rank: Size = 1
     """Rank of the message matrix w_u w_v^T."""
     initial_edges: tuple[tuple[str, str, float], ...] | None = None
     """Known graph as (sender, receiver, weight); only these edges exist. By default every edge exists with weight 1."""
-    reconstruction: float = 0.0
+    reconstruction: Weight = 0.0
     """Weight of an extra loss, not in the paper: predict each reading from the messages to its sensor."""
 
     def __post_init__(self) -> None:
-        require_positive(self, "heads", "rank")
+        super().__post_init__()
         for edge in self.initial_edges or ():
             if not 0 < edge[2] <= 1:
                 raise ValueError(f"initial_edges have weights above 0 and up to 1, not {edge[2]} ({edge}).")
@@ -76,72 +73,58 @@ class GraphConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TemporalAttentionConfig:
+class TemporalAttentionConfig(Ranged):
     """Details of the temporal attention (Eq. 4-5)."""
 
-    heads: int = 1
+    heads: Layers = 1
     """Heads of the temporal attention beta."""
     s: Literal["time", "rank"] = "time"
     """The vector s of Eq. 4: a linear function of the time encoding, or one learned entry per rank of a timestamp."""
-    max_rank: int = 1000
+    max_rank: Length = 1000
     """Entries of s = "rank"; a longer series is an error."""
     scores: Literal["sum", "mean"] = "sum"
     """Q K^T s sums over all timestamps as written; the mean does not grow with the length of the series."""
 
-    def __post_init__(self) -> None:
-        require_positive(self, "heads", "max_rank")
-
 
 @dataclass(frozen=True, kw_only=True)
-class RaindropHeadConfig:
+class RaindropHeadConfig(Ranged):
     """Details of the classifier (Sec. 3.5)."""
 
     activation: Activation = "sigmoid"
     """Activation between the two layers."""
-    dropout: float = 0.0
+    dropout: Share = 0.0
     """Dropout before each layer."""
-    members: int = 0
+    members: OptionalSize = 0
     """Number of classifiers that share most weights and are averaged, not in the paper; 0 is the paper's single one."""
-
-    def __post_init__(self) -> None:
-        require_dropout(self)
-        if self.members < 0:
-            raise ValueError(f"members must be 0 or above, not {self.members}.")
 
 
 @dataclass(frozen=True, kw_only=True)
-class LongSeriesConfig:
+class LongSeriesConfig(Ranged):
     """Long series (end of Sec. 3.4)."""
 
     mode: Literal["whole", "thin", "cut"] = "whole"
     """Series longer than max_times: kept whole, evenly thinned, or cut into pieces whose embeddings are averaged."""
-    max_times: int = 1000
+    max_times: Length = 1000
     """Timestamps per sample, or per piece, with mode "thin" or "cut"."""
-
-    def __post_init__(self) -> None:
-        require_positive(self, "max_times")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SlotsConfig:
+class SlotsConfig(Ranged):
     """A vector of summaries for each sensor, beside its embedding. Not in the paper."""
 
-    dim: int = 0
+    dim: OptionalSize = 0
     """Size of the vector; 0 switches slots off."""
-    bins: int = 8
+    bins: Annotated[int, Range(1, 1024)] = 8
     """Bins of the piecewise-linear encoding of a summary."""
-    dropout: float = 0.0
+    dropout: Share = 0.0
     """Dropout of the encodings."""
-    rank: int = 0
+    rank: OptionalSize = 0
     """Rank of messages between slots, from sensors with readings to all others; 0 sends none."""
-    reconstruction: float = 0.3
+    reconstruction: Weight = 0.3
     """Weight of the loss that trains these messages to predict the receiver's summaries."""
 
     def __post_init__(self) -> None:
-        require_positive(self, "bins")
-        require_dropout(self)
-        if min(self.dim, self.rank) < 0:
-            raise ValueError(f"dim and rank must be 0 or above, not {self.dim} and {self.rank}.")
+        super().__post_init__()
         if self.rank and not self.dim:
             raise ValueError("rank has no effect without slots; set dim above 0.")
 
@@ -171,32 +154,32 @@ class AblationConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RaindropConfig:
+class RaindropConfig(Ranged):
     """The paper's parameters, and groups of further settings."""
 
-    observation_dim: int = 4
+    observation_dim: Size = 4
     """d_h, size of an observation embedding."""
-    time_dim: int = 16
+    time_dim: Size = 16
     """xi, size of the time encoding."""
-    receiver_dim: int = 16
+    receiver_dim: Size = 16
     """d_r, size of the receiver vector r_v."""
-    layers: int = 2
+    layers: Layers = 2
     """L, rounds of message passing; all but the last prune."""
-    prune: float = 0.5
+    prune: Share = 0.5
     """K, share of all edges removed after each layer but the last."""
     temporal: Literal["attention", "mean", "lstm"] = "attention"
     """How a sensor's embeddings over time become one: Eq. 4-5, their mean, or the last state of an LSTM."""
-    attention_dim: int = 20
+    attention_dim: Size = 20
     """d_k of the temporal attention."""
-    sensor_dim: int = 20
+    sensor_dim: Size = 20
     """Size of a sensor embedding, columns of W."""
     readout: Literal["concat", "mean", "squeeze"] = "concat"
     """How sensor embeddings become the sample embedding: concatenation, mean, squeeze-and-excitation."""
-    static_dim: int | None = None
+    static_dim: Size | None = None
     """d_a, size of the projected statics; by default the number of sensors."""
-    hidden: int = 128
+    hidden: Size = 128
     """Neurons in the classifier's first layer."""
-    similarity: float = 0.02
+    similarity: Weight = 0.02
     """lambda, weight of L_r, which keeps the graphs of different samples similar."""
     mask_indicator: bool = False
     """Concatenate 1 to each reading (Appendix, missing pattern): gives an observation embedding a bias."""
@@ -217,9 +200,7 @@ class RaindropConfig:
     """Parts that can be switched off, such as ablation.messages."""
 
     def __post_init__(self) -> None:
-        require_positive(self, "observation_dim", "receiver_dim", "layers", "attention_dim", "sensor_dim", "hidden")
-        if not 0 <= self.prune < 1:
-            raise ValueError(f"prune is a share of edges, 0 up to (not including) 1, not {self.prune}.")
+        super().__post_init__()
         if self.graph.initial_edges is not None and not self.ablation.edge_weights:
             raise ValueError("graph.initial_edges has no effect with ablation.edge_weights = false; drop one of them.")
         if self.graph.senders == "nearby":

@@ -12,7 +12,7 @@ Axes: q queries, u senders, h heads, k widths.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,47 +20,43 @@ from torch import Tensor, nn
 from raindrop.batch.batch import Batch, Queries
 from raindrop.batch.collate import BatchSource
 from raindrop.batch.gaps import typical_intervals
-from raindrop.batch.nearby import SCALES, Moments, Series
+from raindrop.batch.nearby import MAX_AGE, SCALES, Moments, Series
 from raindrop.models.base import DataSpec, Model, Output
 from raindrop.models.ensemble import EnsembleHead
+from raindrop.ranges import Layers, OptionalSize, Ranged, Share, Size
 
 CHANGE_WIDTHS = [0, 2]  # of SCALES: the averages whose change is sent
 LEVEL_WIDTH = len(SCALES) - 1  # the widest average is a sensor's level
+STALE = 96.0  # typical intervals to the nearest reading after which it counts for less than half
 MAX_CELLS = 1 << 18  # queries x senders at once
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueryConfig:
+class QueryConfig(Ranged):
     """The settings of Raindrop with queries."""
 
     messages: bool = True
     """Whether sensors receive messages; without, a reading is predicted from the sensor's own readings alone."""
-    heads: int = 4
+    heads: Layers = 4
     """Attention heads: sets of attention weights, each with its own sum of messages."""
-    sensor_dim: int = 8
+    sensor_dim: OptionalSize = 8
     """Width of a learned vector per sensor."""
-    hidden: int = 128
+    hidden: Size = 128
     """Width of the network that reads own readings and messages."""
-    evidence_hidden: int = 32
+    evidence_hidden: Size = 32
     """Width of the networks that turn evidence into attention."""
-    pair_rank: int = 0
+    pair_rank: OptionalSize = 0
     """Rank of the attention's numbers per pair of sensors; 0 has one number per pair and head."""
-    members: int = 1
+    members: Size = 1
     """Networks in the ensemble that reads own readings and messages."""
-    dropout: float = 0.0
+    dropout: Share = 0.0
     """Dropout in that network."""
-
-    def __post_init__(self) -> None:
-        for name in ("heads", "hidden", "evidence_hidden", "members"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}.")
-        if self.sensor_dim < 0 or self.pair_rank < 0 or not 0 <= self.dropout < 1:
-            raise ValueError("sensor_dim and pair_rank are at least 0, and dropout lies between 0 and 1.")
 
 
 class RaindropQueries(Model):
     """Quantiles of asked readings."""
 
+    sees_distant: ClassVar[bool] = True
     interval: Tensor
     scales: Tensor
 
@@ -118,8 +114,8 @@ class Embedding:
 
     values: Tensor  # (..., 3 k + 3) averages of both sides, before, after; last, next, the line between
     evidence: Tensor  # (..., 2 k + 2) log weights before and after; log ages
-    level: Tensor  # (..., 1) the widest average
-    line: Tensor  # (..., 1) between the last and the next reading
+    level: Tensor  # (..., 1) the widest average, or the mean of the sensor (0) where the nearest reading is far away
+    line: Tensor  # (..., 1) between the last and the next reading, likewise
     moments: Moments
 
     @staticmethod
@@ -136,12 +132,13 @@ class Embedding:
         last, coming, line = (x[..., None] for x in moments.values())
         ages = torch.stack([moments.age, moments.wait], dim=-1)
         has = torch.stack([moments.has_previous, moments.has_following], dim=-1)
-        ages = torch.where(has, ages, 400.0).log1p()
+        ages = torch.where(has, ages, MAX_AGE)
+        trust = 1 / (1 + (ages.amin(-1, keepdim=True) / STALE) ** 4)
         return cls(
             values=torch.cat([both, before, after, last, coming, line], dim=-1),
-            evidence=torch.cat([log_before, log_after, ages], dim=-1),
-            level=both[..., LEVEL_WIDTH : LEVEL_WIDTH + 1],
-            line=line,
+            evidence=torch.cat([log_before, log_after, ages.log1p()], dim=-1),
+            level=trust * both[..., LEVEL_WIDTH : LEVEL_WIDTH + 1],
+            line=trust * line,
             moments=moments,
         )
 
@@ -174,43 +171,51 @@ class QueryMessages(nn.Module):
 
     def forward(self, series: Series, queries: Queries, own: Embedding) -> tuple[Tensor, Tensor]:
         """(q, h values): the messages of each head, and (q, u) the mean attention of the heads."""
-        v, M = queries.sensor, self.num_sensors
-        q = len(queries)
-        sensor = torch.arange(M, device=v.device).expand(q, M)
-        now = Embedding.of(series.around(queries.sample, sensor, queries.time))
-        here = torch.cat([_short_averages(now.moments), now.line], dim=-1)  # (q, u, c)
-        moved, evidence = [], [now.evidence]
+        v = queries.sensor
+        moments, index = self._at(series, queries.sample, queries.time)
+        now = Embedding.of(moments)  # (m, u)
+        values = now.values[index]
+        here = values[..., [*CHANGE_WIDTHS, -1]]  # (q, u, c) narrow averages and the line
+        moved, evidence = [], [now.evidence[index]]
         for time, present in (
             (own.moments.previous_time(), own.moments.has_previous),
             (own.moments.following_time(), own.moments.has_following),
         ):
-            there = series.around(queries.sample, sensor, time)
-            then = torch.cat([_short_averages(there), there.values()[2][..., None]], dim=-1)
-            moved.append((here - then) * present[:, None, None])
-            evidence.append(_short_evidence(there) * present[:, None, None])
+            there, at = self._at(series, queries.sample, time)
+            average, certainty = _change(there)
+            moved.append((here - average[at]) * present[:, None, None])
+            evidence.append(certainty[at] * present[:, None, None])
         share = own.moments.share[:, None, None]
         from_line = (1 - share) * moved[0] + share * moved[1]
         score = (
             self.scores_of_pairs(v) + self.of_sender(torch.cat(evidence, -1)) + self.of_receiver(own.evidence)[:, None]
         )
-        itself = sensor == v[:, None]
+        itself = torch.arange(self.num_sensors, device=v.device) == v[:, None]
         score = score.masked_fill(itself[..., None], -torch.inf)
         alpha = torch.softmax(torch.cat([score, self.nobody[v][:, None]], dim=1), dim=1)[:, :-1]  # Eq. 1 (q, u, h)
-        sent = torch.cat([now.values - own.level[:, None], torch.ones_like(now.line), *moved, from_line], dim=-1)
+        sent = torch.cat([values - own.level[:, None], torch.ones_like(values[..., :1]), *moved, from_line], dim=-1)
         received = torch.einsum("quh,qud->qhd", alpha, sent)  # Eq. 2
         return received.flatten(1), alpha.mean(-1)
 
+    def _at(self, series: Series, sample: Tensor, time: Tensor) -> tuple[Moments, Tensor]:
+        """All sensors at the distinct (m,) times of samples, and (q,) which of them is each query's.
 
-def _short_averages(moments: Moments) -> Tensor:
-    return moments.averages(CHANGE_WIDTHS)[0]
+        Readings that are asked for at one time, or within one gap, share theirs.
+        """
+        distinct, rank = torch.unique(time, return_inverse=True)
+        key, index = torch.unique(sample.cpu() * len(distinct) + rank, return_inverse=True)
+        owner = torch.div(key, max(len(distinct), 1), rounding_mode="floor").to(sample.device)
+        sensor = torch.arange(self.num_sensors, device=sample.device).expand(len(key), -1)
+        return series.around(owner, sensor, distinct[key % max(len(distinct), 1)]), index.to(sample.device)
 
 
-def _short_evidence(moments: Moments) -> Tensor:
-    """(..., 4) log weights of the narrowest average, and log ages."""
-    _, _, _, before, after = moments.averages(CHANGE_WIDTHS[:1])
+def _change(moments: Moments) -> tuple[Tensor, Tensor]:
+    """(..., c) what a change is measured from, and (..., 4) log weights of the narrowest average and log ages."""
+    average, _, _, before, after = moments.averages(CHANGE_WIDTHS)
     ages = torch.stack([moments.age, moments.wait], dim=-1)
     has = torch.stack([moments.has_previous, moments.has_following], dim=-1)
-    return torch.cat([before, after, torch.where(has, ages, 400.0).log1p()], dim=-1)
+    certainty = torch.cat([before[..., :1], after[..., :1], torch.where(has, ages, MAX_AGE).log1p()], dim=-1)
+    return torch.cat([average, moments.values()[2][..., None]], dim=-1), certainty
 
 
 def _two_layers(width: int, hidden: int, out: int) -> nn.Sequential:

@@ -73,7 +73,8 @@ class ClassView(TaskView):
 
     def card_rows(self) -> list[tuple[str, str]]:
         rows = [("Label", f"{self.task.label}, classes: {', '.join(self.classes)}")]
-        return rows if self.positive is None else [*rows, ("Positive class", self.classes[self.positive])]
+        rows += [] if self.positive is None else [("Positive class", self.classes[self.positive])]
+        return rows if self.task.threshold is None else [*rows, ("Decision", self.decision())]
 
     def sample_rows(self, truth: Array) -> list[tuple[str, str]]:
         count = np.bincount(truth, minlength=len(self.classes))
@@ -104,9 +105,20 @@ class ClassView(TaskView):
             "chart-pr": precision_recall_chart(curves, base),
             "chart-calibration": calibration_chart([reliability_series(calibration)]),
         }
+        names = [f"{metric}/{name}" for name in self.classes for metric in self.task.part_metrics]
+        intervals = self.task.bootstrap(truth, scores[0].predicted, names)
+        by_class = [[intervals[f"{metric}/{name}"] for metric in self.task.part_metrics] for name in self.classes]
+        confusion = self.task.confusion(truth, scores[0].predicted)
         positive = None if self.positive is None else self.classes[self.positive]
         legend = self.classes if positive is None else [score.name for score in scores]
-        return Section(charts, {"positive": positive, "calibration": calibration, "legend": legend})
+        values = {"positive": positive, "calibration": calibration, "legend": legend}
+        return Section(charts, values | {"by_class": by_class, "confusion": confusion, "decision": self.decision()})
+
+    def decision(self) -> str:
+        """How a class is decided for."""
+        if self.task.threshold is None:
+            return "The most probable class is predicted."
+        return f"Predicted is {self.task.threshold.describe(self.task.positive)}."
 
     def curves(self, truth: Array, scores: Sequence[Score]) -> list[dict[str, Array]]:
         """ROC and precision-recall points: of two classes one curve per model, of more one per class of the model."""
@@ -154,14 +166,14 @@ class ClassView(TaskView):
 
     def summary(self, truth: Any, predicted: Array, region: Array | None) -> Summary:
         probability = digits(predicted, 4)
-        likeliest, explained = int(predicted.argmax()), int(self.explained(predicted[None])[0])
-        score = probability[likeliest] if self.positive is None else probability[self.positive]
-        wrong = "" if likeliest == truth else " (wrong)"
+        decided, explained = int(self.task.decide(predicted[None])[0]), int(self.explained(predicted[None])[0])
+        score = probability[decided] if self.positive is None else probability[self.positive]
+        wrong = "" if decided == truth else " (wrong)"
         return Summary(
             truth=self.classes[int(truth)],
             predicted=percent_text(score),
             score=score,
-            facts=[("True class", self.classes[int(truth)]), ("Predicted class", self.classes[likeliest] + wrong)],
+            facts=[("True class", self.classes[int(truth)]), ("Predicted class", self.classes[decided] + wrong)],
             bars=[
                 (name, p, percent_text(p), code == explained)
                 for code, (name, p) in enumerate(zip(self.classes, probability, strict=True))

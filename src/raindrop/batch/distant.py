@@ -1,0 +1,48 @@
+"""Readings out of a window's sight: a sensor's latest one before what the window sees, and its first one after it.
+
+In a gap that is longer than a window's margin, a sensor's own readings on one side or on both would otherwise be
+missing, and the values that are filled in would jump where one window ends and the next begins.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raindrop.batch.gaps import bisect
+from raindrop.table.event_table import EventTable
+
+Positions = NDArray[np.int64]
+
+
+class DistantReadings:
+    """The rows of each series of some samples in order of time; a series is one sensor of one sample."""
+
+    def __init__(self, table: EventTable, codes: NDArray[np.int64], num_sensors: int, samples: Positions):
+        """`codes` are those of the table's sensors, -1 where unknown; `samples` rise."""
+        rows = table.rows(samples)
+        owner = np.repeat(np.arange(len(samples)), table.count[samples])
+        sensor = codes[table.sensor[rows]]
+        rows, series = rows[sensor >= 0], (owner * num_sensors + sensor)[sensor >= 0]
+        order = np.argsort(series, kind="stable")
+        self.rows, self.samples, self.num_sensors = rows[order], samples, num_sensors
+        counts = np.bincount(series, minlength=len(samples) * num_sensors)
+        self.offsets = np.concatenate([[0], np.cumsum(counts)])
+
+    def before(self, sample: Positions, sensor: Positions, row: Positions) -> Positions:
+        """(n,) the latest reading of a sensor in an earlier row of its sample; -1 where there is none."""
+        start, _, place = self._places(sample, sensor, row)
+        return np.where(place > start, self._row(place - 1), -1)
+
+    def after(self, sample: Positions, sensor: Positions, row: Positions) -> Positions:
+        """(n,) the first reading of a sensor in this row of its sample or a later one; -1 where there is none."""
+        _, stop, place = self._places(sample, sensor, row)
+        return np.where(place < stop, self._row(place), -1)
+
+    def _places(self, sample: Positions, sensor: Positions, row: Positions) -> tuple[Positions, Positions, Positions]:
+        series = np.searchsorted(self.samples, sample) * self.num_sensors + sensor
+        start, stop = self.offsets[series], self.offsets[series + 1]
+        return start, stop, bisect(self.rows, start, stop, row)
+
+    def _row(self, place: Positions) -> Positions:
+        return self.rows[np.clip(place, 0, len(self.rows) - 1)] if len(self.rows) else np.zeros_like(place)

@@ -1,0 +1,143 @@
+"""The command `raindrop fit`: a first answer without knowing a model's name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from raindrop.cli.samples import console
+from raindrop.cli.table_options import DEFAULT, TableOptions, Words, read_table
+from raindrop.errors import ConfigError, MissingExtraError, suggest
+
+if TYPE_CHECKING:  # torch loads only when the command runs
+    from raindrop.estimators.auto import AutoResult
+
+
+def fit(
+    data: Path,
+    *,
+    out: Path = Path("run"),
+    minutes: float = 10.0,
+    label: Words = (),
+    task: str | None = None,
+    positive: str | None = None,
+    statics: Words = (),
+    group: str | None = None,
+    seed: int = 0,
+    device: str = "cpu",
+    threads: int | None = None,
+    page: bool = True,
+    options: TableOptions = DEFAULT,
+) -> None:
+    """Look at a table, try few models within a time budget, and save the best: a first answer in minutes.
+
+    The label says what is predicted: classes, several yes/no labels or quantities; without a label, gaps are filled.
+    The best model so far is saved whenever there is a better one, so Ctrl-C ends the search with a result.
+
+    Args:
+        data: folder with events.parquet or .csv, and samples.parquet or .csv; or one such file, or a MEDS folder.
+        out: folder for the best model; must not exist yet.
+        minutes: the time budget. The first answer, by trees, usually takes less than a minute.
+        label: column of the samples table to predict; several for yes/no labels or quantities. The table's own where
+            not given.
+        task: classification, multilabel, regression or readings, where the guess from the label is wrong.
+        positive: of two classes, the one that AUROC is about; the last in sorted order where not given.
+        statics: columns of the samples table to use as static attributes.
+        group: column of the samples table whose values are kept together when models are judged, such as the patient.
+        seed: of everything that is random.
+        device: cpu, cuda, mps, or auto for the best there is.
+        threads: how many to compute with; one unless OMP_NUM_THREADS says otherwise.
+        page: whether to write an HTML report to OUT/report.html.
+    """
+    from raindrop.estimators.auto import auto
+    from raindrop.estimators.guess import READINGS
+    from raindrop.estimators.loading import ESTIMATORS
+    from raindrop.files import refuse_to_overwrite
+
+    if task is not None and task not in (known := (*ESTIMATORS, READINGS)):
+        raise ConfigError(f"Unknown task '{task}': {suggest(task, known)}")
+    refuse_to_overwrite(out)
+    table = read_table(data, options, label=label[0] if label else None, statics=statics, group=group)
+    console.print(escape(repr(table)))
+    result = auto(
+        table,
+        label=label,
+        task=task,
+        minutes=minutes,
+        run=out,
+        positive=positive,
+        seed=seed,
+        device=device,
+        threads=threads,
+        progress=True,
+    )
+    _print_ranking(result)
+    if page and not result.stopped:
+        _write_page(result, out, data)
+    _print_next(result, out, data)
+
+
+def _print_ranking(result: AutoResult) -> None:
+    rows = Table("model", result.metric, "95 % interval", "seconds")
+    for each in result.ranking:
+        value = each.metric
+        rows.add_row(each.name, f"{value.value:.3f}", f"{value.low:.3f} to {value.high:.3f}", f"{each.seconds:.0f}")
+    console.print(rows)
+    console.print(f"judged on {escape(result.judged_on)}")
+    if result.skipped:
+        console.print(f"not tried for want of time: {', '.join(result.skipped)}")
+    best = result.best
+    assert best is not None  # otherwise there is no result
+    if len(result.candidates) > 2:
+        console.print(f"'{best.name}' was chosen on the same samples, so its value is slightly optimistic")
+    if result.ranking[0] is not best:
+        console.print("no model is better than a constant: the readings may not determine this label")
+
+
+def _write_page(result: AutoResult, out: Path, data: Path) -> None:
+    """Write the report into the run's folder; without the packages for it, a sentence says so."""
+    from raindrop.estimators.readings import ReadingsEstimator
+    from raindrop.report import check_report_path, report_on, report_on_readings, write_report
+
+    path = out / "report.html"
+    try:
+        check_report_path(path)
+    except MissingExtraError as error:
+        console.print(f"no page: {escape(str(error))}")
+        return
+    assert result.evaluated is not None  # it comes with the model
+    assert result.best is not None
+    estimator, unseen = result.evaluated
+    estimator.set_params(progress=False)
+    notes = {"Judged on": result.judged_on, "Chosen among": ", ".join(each.name for each in result.ranking)}
+    title = f"{', '.join(result.guess.labels) or 'gaps'}: {result.best.name} on {data.resolve().name}"
+    with console.status("writing the page ..."):
+        content: Any
+        if isinstance(estimator, ReadingsEstimator):
+            content = report_on_readings(estimator, unseen, notes=notes, title=title)
+        else:
+            if estimator is not result.model:
+                notes["Samples"] = (
+                    "one fold that this model was not trained on; the saved model is fitted on all samples"
+                )
+            content = report_on(estimator, unseen, notes=notes, title=title)
+        write_report(content, path)
+    console.print(f"wrote the page to {escape(str(path))}; open it in any browser")
+
+
+def _print_next(result: AutoResult, out: Path, data: Path) -> None:
+    assert result.best is not None
+    best, labels = result.best.name, " ".join(result.guess.labels)
+    console.print(
+        f"wrote the best model, '{best}', to {escape(str(out))}" + (" (stopped early)" if result.stopped else "")
+    )
+    if result.guess.task == "readings":
+        console.print(f"next: raindrop impute apply {escape(str(out))} {escape(str(data))} --out FILLED")
+        return
+    console.print(f"next: raindrop predict {escape(str(out))} NEW_DATA --out predictions.csv")
+    label = f" --label {labels}" if labels else ""
+    longer = f"raindrop train {data} --out LONGER --task {result.guess.task} --model {best}{label}"
+    console.print(f"      {escape(longer)}    # without a time limit")

@@ -1,0 +1,32 @@
+"""CSV files for spreadsheets: text that a spreadsheet would run as a formula is marked as text."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import polars as pl
+
+FORMULA = r"^[=+\-@\t\r]"
+NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+
+
+def write_csv(frame: pl.DataFrame, path: Path) -> None:
+    """Write a CSV file in which no text starts a formula.
+
+    Text that starts with =, +, -, @, a tab or a carriage return, and is no number, gets an apostrophe in front, as
+    spreadsheets mark text. Column names likewise.
+    """
+    names = {name: plain_text(name) for name in frame.columns if plain_text(name) != name}
+    is_formula = pl.col(pl.String).str.contains(FORMULA) & ~pl.col(pl.String).str.contains(NUMBER)
+    marked = pl.when(is_formula).then("'" + pl.col(pl.String)).otherwise(pl.col(pl.String))
+    categorical = [name for name, kind in frame.schema.items() if isinstance(kind, (pl.Categorical, pl.Enum))]
+    text = frame.with_columns(pl.col(categorical).cast(pl.String)) if categorical else frame
+    if pl.String in text.dtypes:
+        text = text.with_columns(marked.name.keep())
+    text.rename(names).write_csv(path)
+
+
+def plain_text(text: str) -> str:
+    """One cell, as `write_csv` writes it."""
+    return f"'{text}" if re.match(FORMULA, text) and not re.match(NUMBER, text) else text

@@ -1,0 +1,507 @@
+"""Hostile inputs for every entry point. An entry draws one, gives it to the library, and says what came of it.
+
+An entry returns "" for an answer that is right as far as can be known, or what is wrong with it. A refusal is a
+RaindropError or an exit code with a sentence; any other exception is a bug.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import math
+import shutil
+import tarfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from learnable import QUICK, easy_table
+from refusal import is_sound
+from safetensors.torch import load_file, save_file
+
+import raindrop as rd
+from raindrop import config as configs
+from raindrop.cli.app import main
+from raindrop.datasets.download import Fetcher
+from raindrop.datasets.publishers import Listing, Remote
+from raindrop.errors import RaindropError
+from raindrop.estimators import sign_model
+from raindrop.files import content_checksum, file_checksum
+from raindrop.models.registry import MODELS
+from raindrop.table.event_table import EventTable
+from raindrop.table.split_files import Split
+from raindrop.training.config import TrainConfig
+
+Rng = np.random.Generator
+KEY = b"k" * 40
+CELLS = [
+    "",
+    "NA",
+    "nan",
+    "inf",
+    "-1e400",
+    "1e309",
+    "0x10",
+    "=1+1",
+    "'",
+    '"',
+    "a,b",
+    "\0",
+    "\u202e",
+    "é" * 50,
+    "9" * 400,
+    "2024-01-01",
+    "2024-13-45",
+    "01:02",
+    "-0",
+    "1_000",
+    " 1 ",
+    "true",
+    "None",
+    "\ud7ff",
+    "$x$",
+]
+VALUES: list[Any] = [
+    -1,
+    0,
+    1,
+    2,
+    3,
+    0.5,
+    1.5,
+    -0.5,
+    math.nan,
+    math.inf,
+    -math.inf,
+    1e30,
+    10**12,
+    2**63,
+    10**400,
+    "",
+    "x",
+    None,
+    True,
+    [],
+    [1],
+    {},
+    {"a": 1},
+]
+
+
+class RefusedError(Exception):
+    """A command ended with a sentence."""
+
+
+@dataclass
+class Home:
+    """Sound data, a model and published files, made once, and a folder for what is drawn."""
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self.table = easy_table(40, classes=("ill", "well"), statics=("age", "ward"))
+        self.data = self.table.write(self.folder / "data")
+        config = QUICK | {"train.epochs": 1, "train.checkpoint_minutes": 0.0}
+        classifier = rd.Classifier("raindrop", preset="paper", config=config)
+        self.run = self.folder / "run"
+        classifier.fit(self.table, run=self.run)
+        sign_model(self.run, KEY)
+        self.expected = rd.load(self.run).predict_proba(self.table)
+        self.work = self.folder / "work"
+
+    def fresh(self, source: Path | None = None) -> Path:
+        """The folder for what is drawn, empty or with a copy of `source`."""
+        shutil.rmtree(self.work, ignore_errors=True)
+        if source is None:
+            self.work.mkdir()
+        else:
+            shutil.copytree(source, self.work)
+        return self.work
+
+
+def damage(content: bytes, rng: Rng) -> bytes:
+    """Bytes flipped, cut, doubled, inserted or replaced by zeros."""
+    if not content:
+        return b"\0"
+    at, length = int(rng.integers(len(content))), int(rng.integers(1, 64))
+    how = rng.integers(6)
+    if how == 0:
+        return content[:at]
+    if how == 1:
+        return content[:at] + rng.bytes(length) + content[at:]
+    if how == 2:
+        return content[:at] + bytes(length) + content[at + length :]
+    if how == 3:
+        return content + content[at:]
+    changed = bytearray(content)
+    for place in rng.integers(len(content), size=int(rng.integers(1, 8))):
+        changed[place] = int(rng.integers(256))
+    return bytes(changed)
+
+
+def mutate(value: Any, rng: Rng) -> Any:
+    """A JSON value with one of its parts exchanged for something odd, or gone."""
+    if isinstance(value, dict) and value and rng.random() < 0.9:
+        key = list(value)[int(rng.integers(len(value)))]
+        if rng.random() < 0.15:
+            return {name: each for name, each in value.items() if name != key}
+        return {**value, key: mutate(value[key], rng)}
+    if isinstance(value, list) and value and rng.random() < 0.7:
+        at = int(rng.integers(len(value)))
+        return [*value[:at], mutate(value[at], rng), *value[at + 1 :]]
+    return VALUES[int(rng.integers(len(VALUES)))]
+
+
+def command(*words: object) -> str:
+    """Run a command; its end with a sentence is a refusal."""
+    shown, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(errors):
+        try:
+            main([str(word) for word in words])
+        except SystemExit as end:
+            if end.code:
+                if end.code not in (1, 2) or "error:" not in errors.getvalue() or "Traceback" in errors.getvalue():
+                    return f"exit code {end.code} with {errors.getvalue()[:200]!r}"
+                raise RefusedError from None
+    return ""
+
+
+# ---------------------------------------------------------------- tables
+
+
+def csv_table(rng: Rng, home: Home) -> str:
+    folder, rows = home.fresh(), [["sample", "time", "sensor", "value"]]
+    rows += [[f"s{at % 4}", str(at), "HR", str(at * 1.5)] for at in range(int(rng.integers(0, 12)))]
+    for _ in range(int(rng.integers(0, 3))):
+        row = rows[int(rng.integers(len(rows)))]
+        if row and row is not rows[0]:
+            row[int(rng.integers(len(row)))] = CELLS[int(rng.integers(len(CELLS)))]
+    if rng.random() < 0.1:
+        rows.append(["x"] * int(rng.integers(8)))
+    text = "\n".join(",".join(row) for row in rows).encode("utf-8", "surrogatepass")
+    (folder / "events.csv").write_bytes(damage(text, rng) if rng.random() < 0.2 else text)
+    if rng.random() < 0.6:
+        cells = [CELLS[int(rng.integers(len(CELLS)))] if rng.random() < 0.3 else "yes" for _ in range(4)]
+        lines = "\n".join(f"s{at},{cell}" for at, cell in enumerate(cells))
+        (folder / "samples.csv").write_text(f"sample,label\n{lines}\n", encoding="utf-8", errors="replace")
+    is_sound(EventTable.read(folder))
+    return ""
+
+
+def table_folder(rng: Rng, home: Home) -> str:
+    folder = home.fresh(home.data)
+    names = sorted(path for path in folder.rglob("*") if path.is_file())
+    path = names[int(rng.integers(len(names)))]
+    content = path.read_bytes()
+    path.write_bytes(damage(content, rng))
+    verified = bool(rng.random() < 0.5)
+    table = EventTable.read(folder, verify=verified)
+    is_sound(table)
+    if verified and table.fingerprint != home.table.fingerprint:
+        return "a verified table has another fingerprint"
+    if path.suffix == ".npy" and table.fingerprint != home.table.fingerprint:
+        return f"damage to {path.name} changed the table"
+    return ""
+
+
+def table_json(rng: Rng, home: Home) -> str:
+    folder = home.fresh(home.data)
+    about = mutate(json.loads((folder / "table.json").read_text()), rng)
+    if isinstance(about, dict) and rng.random() < 0.7:
+        about.pop("checksum", None)
+    (folder / "table.json").write_text(json.dumps(about, default=str))
+    is_sound(EventTable.read(folder))
+    return ""
+
+
+def odd_parquet(rng: Rng, home: Home) -> str:
+    kinds = [
+        pl.Int8,
+        pl.Float32,
+        pl.String,
+        pl.Boolean,
+        pl.Date,
+        pl.Datetime("ns"),
+        pl.Duration("ms"),
+        pl.Time,
+        pl.Binary,
+        pl.Categorical,
+        pl.List(pl.Int64),
+        pl.Decimal(10, 2),
+        pl.Null,
+        pl.UInt64,
+    ]
+    folder, columns = home.fresh(), {}
+    for name in ("sample", "time", "sensor", "value"):
+        kind = (
+            kinds[int(rng.integers(len(kinds)))]
+            if rng.random() < 0.3
+            else (pl.String, pl.Float64)[name in ("time", "value")]
+        )
+        try:
+            numbers = [1, 2, None if rng.random() < 0.1 else 3, 4]
+            columns[name] = pl.Series(name, numbers).cast(kind, strict=False)
+        except pl.exceptions.PolarsError:
+            columns[name] = pl.Series(name, [None] * 4, dtype=kind)
+    pl.DataFrame(columns).write_parquet(folder / "events.parquet")
+    is_sound(EventTable.read(folder))
+    return ""
+
+
+# ---------------------------------------------------------------- splits
+
+
+def split_by_ids(rng: Rng, home: Home) -> str:
+    path = home.fresh() / "splits.parquet"
+    parts = rng.choice(["train", "val", "test", "tset", ""], size=40, p=[0.5, 0.24, 0.24, 0.01, 0.01])
+    frame = pl.DataFrame({"split": [1] * 40, "part": parts.tolist(), "sample": home.table.ids})
+    frame.write_parquet(path)
+    path.write_bytes(damage(path.read_bytes(), rng))
+    parts_of = Split.read(path, 1).apply(home.table)
+    return "" if sum(map(len, parts_of)) == 40 else "a split loses samples"
+
+
+def split_by_position(rng: Rng, home: Home) -> str:
+    path = home.fresh() / "a_split1.npy"
+    parts = np.empty(3, dtype=object)
+    parts[:] = [np.arange(0, 20), np.arange(20, 30), np.arange(30, 40)]
+    np.save(path, parts, allow_pickle=True)
+    content = path.read_bytes()
+    path.write_bytes(content[:128] + damage(content[128:], rng) if rng.random() < 0.7 else damage(content, rng))
+    Split.read(path)
+    return ""
+
+
+# ---------------------------------------------------------------- models
+
+
+def model_folder(rng: Rng, home: Home) -> str:
+    folder = home.fresh(home.run)
+    path = folder / ("model.json", "model.safetensors", "split.parquet", "signature.json")[int(rng.integers(4))]
+    path.write_bytes(damage(path.read_bytes(), rng))
+    loaded = rd.load(folder, key=KEY if rng.random() < 0.5 else None)
+    same = np.array_equal(loaded.predict_proba(home.table), home.expected)
+    return "" if same else "a damaged model predicts something else"
+
+
+def forged_model(rng: Rng, home: Home) -> str:
+    folder = home.fresh(home.run)
+    about = json.loads((folder / "model.json").read_text())
+    del about["checksum"]
+    if rng.random() < 0.3:
+        weights = load_file(folder / "model.safetensors")
+        name = sorted(weights)[int(rng.integers(len(weights)))]
+        tensor = weights[name]
+        weights[name] = [tensor[:1] if tensor.ndim else tensor, tensor.double(), tensor.long(), tensor.flatten()][
+            int(rng.integers(4))
+        ].contiguous()
+        save_file(weights, folder / "model.safetensors")
+        about["weights_sha256"] = file_checksum(folder / "model.safetensors")
+    else:
+        about = mutate(about, rng)
+    if isinstance(about, dict):
+        text = json.loads(json.dumps(about, default=str))
+        about = {**text, "checksum": content_checksum(text)}
+    (folder / "model.json").write_text(json.dumps(about, default=str))
+    return command("predict", folder, home.data, "--out", home.work / "p.csv")
+
+
+def checkpoint(rng: Rng, home: Home) -> str:
+    folder = home.fresh(home.run)
+    for name in ("model.json", "model.safetensors", "split.parquet", "signature.json"):
+        (folder / name).unlink()
+    path = folder / "checkpoint.safetensors"
+    path.write_bytes(damage(path.read_bytes(), rng))
+    config = QUICK | {"train.epochs": 1, "train.checkpoint_minutes": 0.0}
+    resumed = rd.Classifier("raindrop", preset="paper", config=config).fit(home.table, run=folder, resume=True)
+    same = np.allclose(resumed.predict_proba(home.table), home.expected, atol=1e-6)
+    return "" if same else "a damaged checkpoint changed the model"
+
+
+# ---------------------------------------------------------------- settings and commands
+
+
+def settings(rng: Rng, home: Home) -> str:
+    name = sorted(MODELS)[int(rng.integers(len(MODELS)))]
+    keys = [f"train.{key}" for key in configs.describe(TrainConfig)]
+    keys += [f"model.{key}" for key in configs.to_dict(configs.make(MODELS[name].config))]
+    values = [1, 2, 0.5, 3, 1.0] if rng.random() < 0.5 else VALUES
+    chosen = {keys[int(rng.integers(len(keys)))]: values[int(rng.integers(len(values)))] for _ in range(2)}
+    estimator = rd.Classifier(name, preset="paper" if "paper" in MODELS[name].presets else "tuned", config=chosen)
+    resolved = estimator.resolved()
+    for group in resolved.values():
+        if any(isinstance(value, float) and not math.isfinite(value) for value in group.values()):
+            return f"{name}: {chosen} was accepted"
+    if name == "raindrop" and rng.random() < 0.2:
+        small = QUICK | {"train.epochs": 1} | chosen
+        rd.Classifier(name, preset="paper", config=small).fit(home.table[:16])
+    return ""
+
+
+def toml_file(rng: Rng, home: Home) -> str:
+    path = home.fresh() / "a.toml"
+    text = b"[train]\nepochs = 3\nlearning_rate = 1e-3\n[model]\nhidden = 8\n[model.graph]\nheads = 2\n"
+    if rng.random() < 0.5:
+        numbers = (b"3", b"1e-3", b"8", b"2")
+        text = text.replace(numbers[int(rng.integers(4))], str(rng.choice([-1, 0, 5, 1e30, 0.5])).encode())
+    path.write_bytes(damage(text, rng) if rng.random() < 0.5 else text)
+    rd.Classifier(config=configs.read_toml(path)).resolved()
+    return ""
+
+
+def command_line(rng: Rng, home: Home) -> str:
+    vocabulary = [
+        "train",
+        "evaluate",
+        "predict",
+        "inspect",
+        "report",
+        "sign",
+        "impute",
+        "forecast",
+        "convert",
+        "download",
+        str(home.data),
+        str(home.run),
+        "nowhere",
+        "--out",
+        str(home.fresh() / "o"),
+        "--set",
+        "train.epochs=0",
+        "--split",
+        "x:1",
+        "--seed",
+        "-1",
+        "1e9",
+        "--part",
+        "all",
+        "--label",
+        "age",
+        "--key",
+        "",
+        "\0",
+        "--model",
+        "tree",
+        "--coverage",
+        "2",
+        "--threads",
+        "0",
+        "--hide-sensors",
+        "nan",
+        "--every",
+        "--horizon",
+        "p12",
+        "--unknown-sensors",
+        "--verify",
+        "--group",
+        "ward",
+        "--statics",
+        "--device",
+        "cuda",
+        "é",
+        "-",
+        "--",
+        "--task",
+        "regression",
+    ]
+    words = [vocabulary[int(rng.integers(10))]]
+    words += [vocabulary[at] for at in rng.integers(10, len(vocabulary), size=int(rng.integers(0, 6)))]
+    if words[0] in ("train", "download") and "--out" in words:
+        words.append("--set=train.epochs=0" if words[0] == "train" else "--nothing")  # neither trains nor fetches
+    return command(*words)
+
+
+# ---------------------------------------------------------------- published files
+
+
+def archive(rng: Rng, home: Home) -> str:
+    folder, files = home.fresh(), {}
+    for record in (132539, 132540):
+        rows = f"00:00,RecordID,{record}\n00:00,Age,60\n00:00,Gender,1\n00:00,ICUType,2\n00:00,Weight,70\n"
+        files[f"set-a/{record}.txt"] = f"Time,Parameter,Value\n{rows}00:07,HR,73\n00:37,HR,77\n".encode()
+    head = "RecordID,SAPS-I,SOFA,Length_of_stay,Survival,In-hospital_death\n"
+    files["Outcomes-a.txt"] = f"{head}132539,6,1,5,-1,0\n132540,16,8,3,-1,1\n".encode()
+    if rng.random() < 0.5:
+        name = sorted(files)[int(rng.integers(3))]
+        files[name] = damage(files[name], rng)
+    buffer, kind = io.BytesIO(), ("set-a.zip", "set-a.tar", "set-a.tar.gz", "set-a.tar.xz")[int(rng.integers(4))]
+    if kind.endswith("zip"):
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as packed:
+            for name, content in files.items():
+                packed.writestr(name, content)
+    else:
+        with tarfile.open(fileobj=buffer, mode=f"w:{kind.rpartition('.')[2].replace('tar', '')}") as packed:
+            for name, content in files.items():
+                entry = tarfile.TarInfo(name)
+                entry.size = len(content)
+                entry.type = tarfile.REGTYPE if rng.random() < 0.9 else (b"1", b"2", b"6", b"S")[int(rng.integers(4))]
+                packed.addfile(entry, io.BytesIO(content))
+    content = buffer.getvalue()
+    (folder / kind).write_bytes(damage(content, rng) if rng.random() < 0.6 else content)
+    return command("convert", "p12", folder, "--out", home.folder / "work" / "table")
+
+
+class _Listed(Fetcher):
+    """A fetcher whose files are already there."""
+
+    def fetch(self, remote: Remote, *, listed: bool = False) -> Path:
+        target = self.folder / remote.path
+        if self.folder.resolve() not in target.resolve().parents:
+            raise AssertionError(f"{remote.path} is outside")
+        return target
+
+
+def published_list(rng: Rng, home: Home) -> str:
+    folder = home.fresh()
+    names = [
+        "training/a.psv",
+        "training//etc/x",
+        "training/../../x",
+        "training/a/./b",
+        "training/C:x",
+        "x",
+        "training/",
+    ]
+    lines = [f"{'0' * 64} {names[int(rng.integers(len(names)))]}" for _ in range(int(rng.integers(1, 4)))]
+    content = "\n".join(lines).encode()
+    (folder / "SHA256SUMS.txt").write_bytes(damage(content, rng) if rng.random() < 0.3 else content)
+    _Listed(folder).fetch_listed(Listing("http://localhost/SHA256SUMS.txt", "http://localhost/", "training/"))
+    return ""
+
+
+ENTRIES: dict[str, Callable[[Rng, Home], str]] = {
+    "CSV table": csv_table,
+    "Parquet table of odd types": odd_parquet,
+    "table folder, damaged": table_folder,
+    "table.json, changed": table_json,
+    "split by ids": split_by_ids,
+    "split by position": split_by_position,
+    "model folder, damaged": model_folder,
+    "model with fitting checksums": forged_model,
+    "checkpoint, damaged": checkpoint,
+    "settings": settings,
+    "TOML file": toml_file,
+    "command line": command_line,
+    "archive of a data set": archive,
+    "published list of files": published_list,
+}
+SHARES = {"checkpoint, damaged": 0.1, "model with fitting checksums": 0.5, "archive of a data set": 0.5}
+"""How often an entry is drawn, where not 1: what takes longer is drawn less often."""
+
+
+def attempt(name: str, seed: int, home: Home) -> tuple[str, str]:
+    """What came of input number `seed` of an entry: "right", "refused", "wrong" or "traceback", and why."""
+    try:
+        wrong = ENTRIES[name](np.random.default_rng([seed, sorted(ENTRIES).index(name)]), home)
+    except (RaindropError, RefusedError) as refusal:
+        return "refused", str(refusal)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        return "traceback", f"{type(error).__name__}: {error}"
+    return ("wrong", wrong) if wrong else ("right", "")

@@ -1,0 +1,130 @@
+"""The long run: `python tests/fuzz/run.py --minutes 60` tries hostile inputs and prints a table of what came of them.
+
+The inputs are tried in a process of its own, which is replaced when it dies, hangs (30 s) or takes more than 4 GB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import queue
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+TESTS = Path(__file__).parents[1]
+COLUMNS = ("right", "refused", "traceback", "hang", "memory", "died", "wrong")
+SECONDS, KIBIBYTES = 30, 4 << 20
+
+
+def work() -> None:
+    """The process that tries: reads (entry, seed) lines and answers with what came of each."""
+    sys.path[:0] = [str(TESTS), str(TESTS / "fuzz")]
+    from entries import Home, attempt
+
+    warnings.simplefilter("ignore")
+    answers = sys.stdout
+    with tempfile.TemporaryDirectory() as folder:
+        home = Home(Path(folder))
+        for line in sys.stdin:
+            name, seed = json.loads(line)
+            outcome, why = attempt(name, seed, home)
+            most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            answers.write(json.dumps([outcome, why[:300], most]) + "\n")
+            answers.flush()
+
+
+class Worker:
+    """A process that runs `work`."""
+
+    def __init__(self) -> None:
+        asked = [sys.executable, __file__, "--work"]
+        self.process = subprocess.Popen(
+            asked, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        self.lines: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.put(line)
+        self.lines.put("")
+
+    def ask(self, name: str, seed: int, seconds: float) -> tuple[str, str, int]:
+        """What came of an input."""
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(json.dumps([name, seed]) + "\n")
+            self.process.stdin.flush()
+            line = self.lines.get(timeout=seconds)
+        except queue.Empty:
+            return "hang", f"more than {SECONDS} s", 0
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            return "died", f"exit code {self.process.wait()}", 0
+        outcome, why, most = json.loads(line)
+        return ("memory", f"{most >> 10:,} MiB", most) if most > KIBIBYTES else (outcome, why, most)
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def fuzz(minutes: float, first: int, inputs: int | None) -> int:
+    """Try inputs for so long, or so many; print the table; returns how many were not answered well."""
+    sys.path[:0] = [str(TESTS), str(TESTS / "fuzz")]
+    from entries import ENTRIES, SHARES
+
+    counts: dict[str, Counter[str]] = {name: Counter() for name in ENTRIES}
+    worker, until, bad, seed, done, most = Worker(), time.monotonic() + 60 * minutes, [], first, 0, 0
+    started = True
+    while time.monotonic() < until and (inputs is None or done < inputs):
+        for name in ENTRIES:
+            share = SHARES.get(name, 1.0)
+            if share < 1 and seed % round(1 / share):
+                continue
+            outcome, why, memory = worker.ask(name, seed, SECONDS + 600 * started)  # a new one has to import first
+            started, most, done = False, max(most, memory), done + 1
+            counts[name][outcome] += 1
+            if outcome not in ("right", "refused"):
+                bad.append((name, seed, outcome, why))
+            if outcome in ("hang", "memory", "died"):
+                worker.end()
+                worker, started = Worker(), True
+        seed += 1
+    worker.end()
+    _print(counts, bad, done, most)
+    return len(bad)
+
+
+def _print(counts: dict[str, Counter[str]], bad: list[tuple[Any, ...]], done: int, most: int) -> None:
+    show = sys.stdout.write
+    show(f"| entry point | tried | {' | '.join(COLUMNS)} |\n| --- |{' ---: |' * (len(COLUMNS) + 1)}\n")
+    total: Counter[str] = sum(counts.values(), Counter())
+    for name, counted in [*counts.items(), ("all", total)]:
+        show(f"| {name} | {counted.total():,} | {' | '.join(f'{counted[column]:,}' for column in COLUMNS)} |\n")
+    show(f"\n{done:,} inputs; the process took at most {most >> 10:,} MiB\n")
+    for name, seed, outcome, why in bad[:200]:
+        show(f"{outcome}: {name}, seed {seed}: {why}\n")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--inputs", type=int, help="stop after this many")
+    parser.add_argument("--work", action="store_true", help="be the process that tries")
+    chosen = parser.parse_args()
+    if chosen.work:
+        work()
+    else:
+        sys.exit(1 if fuzz(chosen.minutes, chosen.first, chosen.inputs) else 0)
