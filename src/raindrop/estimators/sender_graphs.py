@@ -138,7 +138,7 @@ def sender_effects(estimator: ReadingsEstimator, visible: EventTable, truth: pl.
     if len(truth) > MAX_HIDDEN:
         chosen = np.sort(np.random.default_rng(seed).choice(len(truth), MAX_HIDDEN, replace=False))
         truth = truth[chosen]
-    queries, value, answers = estimator._answers_to(visible, truth)
+    queries, value, answers, _ = estimator._answers_to(visible, truth)
     codes, middle = estimator._codes(queries), len(estimator.task_.levels) // 2
     scaled = (value - estimator.scaler_.mean[codes]) / estimator.scaler_.scale[codes]
     predicted = answers[:, middle].astype(np.float64)
@@ -151,7 +151,7 @@ def sender_effects(estimator: ReadingsEstimator, visible: EventTable, truth: pl.
             continue
         table = queries.table.where(sensor != name)
         part = QueryTable(table, queries.sample[asked], queries.sensor[asked], queries.time[asked])
-        without[asked, u] = estimator._quantiles(part)[:, middle]
+        without[asked, u] = estimator._quantiles(part)[0][:, middle]
     ids, owner = _owners(queries, estimator)
     return SenderEffects(
         sensors,
