@@ -9,7 +9,7 @@ from raindrop.version import VERSION as __version__
 if TYPE_CHECKING:
     from raindrop.estimators import Classifier, Forecaster, Imputer, MultiLabelClassifier, Regressor, load
     from raindrop.estimators.auto import auto
-    from raindrop.graphs import SensorGraph, SensorGraphs
+    from raindrop.graphs import InformedGraph, SensorGraph, SensorGraphs, sensor_graph
     from raindrop.table import EventTable, Readings, grid
     from raindrop.tasks.predictions import Predictions
     from raindrop.tasks.threshold import CostRatio, Sensitivity
@@ -22,6 +22,7 @@ __all__ = [
     "EventTable",
     "Forecaster",
     "Imputer",
+    "InformedGraph",
     "ModelFileError",
     "MultiLabelClassifier",
     "OutputExistsError",
@@ -37,6 +38,7 @@ __all__ = [
     "auto",
     "grid",
     "load",
+    "sensor_graph",
 ]
 
 # Imported when first asked for: torch takes seconds, and a table or `raindrop --help` does not need it.
@@ -47,6 +49,7 @@ _MODULES = {
     "EventTable": "raindrop.table",
     "Forecaster": "raindrop.estimators",
     "Imputer": "raindrop.estimators",
+    "InformedGraph": "raindrop.graphs",
     "MultiLabelClassifier": "raindrop.estimators",
     "Predictions": "raindrop.tasks.predictions",
     "Readings": "raindrop.table",
@@ -56,6 +59,7 @@ _MODULES = {
     "Sensitivity": "raindrop.tasks.threshold",
     "grid": "raindrop.table",
     "load": "raindrop.estimators",
+    "sensor_graph": "raindrop.graphs",
 }
 
 

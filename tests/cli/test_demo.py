@@ -21,6 +21,10 @@ def test_the_demo_writes_a_table_a_model_predictions_edges_and_a_report(tmp_path
     assert "AUPRC (coupled)" in printed
     for graph in ("information_graphs", "probe_graph", "Eq. 3", "correlation"):
         assert graph in printed
+    assert "recovery of its 7 planted edges" in printed
+    assert "lagged correlation" in printed
+    assert len(EventTable.read(out / "series").sensors) == 8
+    assert "at a lag of" in (out / "graph.html").read_text(encoding="utf-8")
     table = EventTable.read(out / "data")
     assert len(table) == 150
     assert load(out / "run").predict_proba(table).shape == (150, 2)
@@ -37,6 +41,7 @@ def test_the_demo_writes_a_table_a_model_predictions_edges_and_a_report(tmp_path
 
 
 def test_without_the_packages_for_the_report_the_demo_skips_it(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("raindrop.cli.demo.DAYS", 4.0)
     monkeypatch.setitem(sys.modules, "bokeh", None)
     main(["demo", "--out", str(tmp_path / "demo"), "--samples", "60"])
     assert "No report" in capsys.readouterr().out

@@ -19,6 +19,7 @@ from rich.markup import escape
 from raindrop.cli.benchmark import benchmark
 from raindrop.cli.download import download
 from raindrop.cli.fit import fit
+from raindrop.cli.graph import graph
 from raindrop.cli.models import models, settings
 from raindrop.cli.readings import forecast, impute
 from raindrop.cli.report import explain, report
@@ -148,6 +149,7 @@ app.command(evaluate)
 app.command(predict)
 app.command(impute)
 app.command(forecast)
+app.command(graph)
 app.command(  # loaded when it is used: its commands come from the data sets, which need polars
     "raindrop.cli.convert:convert", name="convert", help="Convert the published raw files of a data set to a table."
 )

@@ -9,6 +9,7 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
+from raindrop.cli.demo_graph import show_sensor_graph
 from raindrop.datasets.synthetic import PlantedGraph, planted_graph
 from raindrop.errors import MissingExtraError
 from raindrop.estimators.classifier import Classifier
@@ -20,6 +21,8 @@ from raindrop.graphs.graph import SensorGraph
 from raindrop.graphs.recovery import lagged_correlation, recovery
 from raindrop.report import check_report_path, report_on, write_report
 from raindrop.table.event_table import EventTable
+
+DAYS = 60.0  # of the series whose graph is found
 
 
 def run_demo(out: Path, num_samples: int, seed: int, console: Console) -> None:
@@ -66,6 +69,7 @@ def run_demo(out: Path, num_samples: int, seed: int, console: Console) -> None:
         f"edges to {out / 'edges.csv'}."
     )
     _report(raindrop, trees, test, planted, out / "report.html", console)
+    show_sensor_graph(out, DAYS, seed, console)
     console.print(f"The demo took {time.monotonic() - started:.0f} s.")
     console.print(f"Next: raindrop inspect {out / 'data'}")
     console.print(f"      raindrop evaluate {out / 'run'} {out / 'data'} --hide-sensors 0.25 0.5")

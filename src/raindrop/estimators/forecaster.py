@@ -11,9 +11,13 @@ from numpy.typing import NDArray
 
 from raindrop.batch.gaps import Gaps
 from raindrop.errors import ConfigError, DataError
+from raindrop.estimators.inputs import require_table
 from raindrop.estimators.readings import ReadingsEstimator
+from raindrop.estimators.sender_graphs import SenderEffects, sender_effects
+from raindrop.graphs.graph import SensorGraphs
 from raindrop.table.event_table import EventTable
 from raindrop.table.frames import require_columns
+from raindrop.table.hide import hold_out_future
 from raindrop.table.queries import QueryTable, spans
 from raindrop.table.time_columns import SECONDS
 
@@ -67,6 +71,22 @@ class Forecaster(ReadingsEstimator):
             return column
         factor = SECONDS[getattr(self, "time_unit_", X.time_unit)] / SECONDS[X.time_unit]
         return np.full(len(X), float(self.cutoff) * factor)
+
+    def graphs(self, X: EventTable, *, seed: int = 0) -> SensorGraphs:
+        """For each sample, and each window of a long one: how much worse v is forecast without the readings of u.
+
+        Judged by the readings up to one horizon after the cutoff; without a cutoff, by the last horizon of each sample.
+        """
+        return self.sender_effects(X, seed=seed).graphs()
+
+    def sender_effects(self, X: EventTable, *, seed: int = 0) -> SenderEffects:
+        """Errors of forecasts with all sensors and without each of them."""
+        self._require_fitted()
+        table = require_table(X, "sender_effects")
+        horizon = float(self.horizon) * SECONDS[self.time_unit_] / SECONDS[table.time_unit]
+        cutoffs = self.cutoffs(table) if self.cutoff is not None else spans(table)[1] - horizon
+        visible, truth = hold_out_future(table, cutoffs, horizon)
+        return sender_effects(self, visible, truth, seed)
 
     def _answerable(self, table: EventTable, every: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         cutoff = self.cutoffs(table)

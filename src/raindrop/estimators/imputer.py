@@ -9,11 +9,17 @@ import numpy as np
 import polars as pl
 
 from raindrop.errors import ConfigError
+from raindrop.estimators.inputs import require_table
 from raindrop.estimators.readings import ReadingsEstimator
+from raindrop.estimators.sender_graphs import SenderEffects, sender_effects
+from raindrop.graphs.graph import SensorGraphs
 from raindrop.table.event_table import EventTable
+from raindrop.table.hide import hold_out_blocks
 from raindrop.table.queries import QueryTable, at_times, in_gaps, spans
 from raindrop.table.readings import Readings
 from raindrop.table.time_columns import SECONDS
+
+BLOCK = 12.0  # typical intervals: the length of a hidden block
 
 
 class Imputer(ReadingsEstimator):
@@ -69,6 +75,21 @@ class Imputer(ReadingsEstimator):
         else:
             queries = QueryTable.from_frame(table, at)
         return self._answer(queries, coverage)
+
+    def graphs(self, X: EventTable, *, share: float = 0.1, seed: int = 0) -> SensorGraphs:
+        """For each sample, and each window of a long one: how much worse v is filled without the readings of u.
+
+        A `share` of the readings is hidden in blocks of twelve typical intervals and filled. `sender_effects` has the
+        same for the whole table, with intervals, p-values and a test of faithfulness.
+        """
+        return self.sender_effects(X, share=share, seed=seed).graphs()
+
+    def sender_effects(self, X: EventTable, *, share: float = 0.1, seed: int = 0) -> SenderEffects:
+        """Errors at readings hidden in blocks, with all sensors and without each of them."""
+        self._require_fitted()
+        table = require_table(X, "sender_effects")
+        interval = self._window_interval * SECONDS[self.time_unit_] / SECONDS[table.time_unit]
+        return sender_effects(self, *hold_out_blocks(table, BLOCK * interval, share=share, seed=seed), seed)
 
     def _checked(self, queries: QueryTable) -> QueryTable:
         first, last = spans(queries.table)

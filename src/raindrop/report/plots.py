@@ -19,6 +19,7 @@ from raindrop.estimators.forecaster import Forecaster
 from raindrop.estimators.imputer import Imputer
 from raindrop.estimators.samples import SampleEstimator
 from raindrop.graphs.graph import SensorGraph
+from raindrop.graphs.layout import circle_places, sensor_places
 from raindrop.report.readings.cases import Filled
 from raindrop.report.readings.one_sample import sample_case
 from raindrop.report.tasks import view_of
@@ -38,14 +39,18 @@ ORANGE, BLUE, INK, GREY = "#b4531a", "#1f5f8b", "#1a2433", "#9aa5b1"
 COLOURS = (ORANGE, BLUE, "#4b7f32", "#7a4b9c", "#8a6d00", "#b03060", "#008080", "#6b7785")
 
 
-def graph(sensor_graph: SensorGraph, *, top: int = 50, title: str | None = None, warning: str = "") -> Figure:
-    """The `top` strongest edges of a graph, sensors on a circle; negative weights are blue.
+def graph(
+    sensor_graph: SensorGraph, *, top: int = 50, title: str | None = None, warning: str = "", positions: Any = None
+) -> Figure:
+    """The `top` strongest edges of a graph, sensors on a circle or a map; negative weights are blue.
 
-    `warning` is printed on the figure. A graph without edges is one sentence that says why.
+    positions: a frame with the columns sensor, x and y, for a map. `warning` is printed on the figure. A graph without
+    edges is one sentence that says why.
     """
+    place = None if positions is None else sensor_places(sensor_graph.sensors, positions)
     figure, (axes,) = _panels(1, 5.5)
     title = sensor_graph.name if title is None else title
-    _draw_graph(axes, sensor_graph, top, _largest([sensor_graph], top), title)
+    _draw_graph(axes, sensor_graph, top, _largest([sensor_graph], top), title, place)
     _warn(figure, warning)
     return figure
 
@@ -268,8 +273,10 @@ def _largest(graphs: Sequence[SensorGraph], top: int) -> float:
     return max((float(np.abs(weights).max(initial=0)) for weights in strongest), default=0) or 1.0
 
 
-def _draw_graph(axes: Axes, graph: SensorGraph, top: int, largest: float, title: str) -> None:
-    """Sensors on a circle, an arrow per edge; its width and opacity are the weight's share of `largest`."""
+def _draw_graph(
+    axes: Axes, graph: SensorGraph, top: int, largest: float, title: str, place: NDArray[Any] | None = None
+) -> None:
+    """Sensors on a circle, or at `place`; an arrow per edge: width and opacity are the weight's share of `largest`."""
     if top < 1:
         raise ConfigError(f"top={top}: a plot needs at least one edge.")
     axes.axis("off")
@@ -278,8 +285,10 @@ def _draw_graph(axes: Axes, graph: SensorGraph, top: int, largest: float, title:
         sentence = textwrap.fill(graph.describe_empty(), 40)
         axes.text(0.5, 0.5, sentence, ha="center", va="center", transform=axes.transAxes, parse_math=False)
         return
-    angle = np.pi / 2 - 2 * np.pi * np.arange(len(graph.sensors)) / max(len(graph.sensors), 1)
-    place = np.column_stack([np.cos(angle), np.sin(angle)])
+    on_map = place is not None
+    circle = circle_places(len(graph.sensors))
+    angle = np.zeros(len(circle)) if on_map else np.arctan2(circle[:, 1], circle[:, 0])
+    place = circle if place is None else place
     number = {name: at for at, name in enumerate(graph.sensors)}
     for sender, receiver, weight in reversed(graph.top(top).rows()):
         share = abs(weight) / largest
@@ -299,10 +308,10 @@ def _draw_graph(axes: Axes, graph: SensorGraph, top: int, largest: float, title:
         )
     axes.plot(place[:, 0], place[:, 1], "o", color=INK, markersize=5)
     for name, (x, y), turn in zip(graph.sensors, place, np.degrees(angle), strict=True):
-        left = x < -1e-9
+        left = x < -1e-9 and not on_map
         axes.text(
-            1.08 * x,
-            1.08 * y,
+            x + 0.04 if on_map else 1.08 * x,
+            1.08 * y if not on_map else y,
             name,
             rotation=(turn + 180 if left else turn) % 360,
             rotation_mode="anchor",

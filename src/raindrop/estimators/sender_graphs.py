@@ -1,0 +1,179 @@
+"""Which sensors a fitted imputer or forecaster needs: how much worse it predicts v where u's readings are not seen.
+
+Some readings of a table are hidden and predicted, once with everything that is left and once more for each sensor u
+without its readings. The estimator is not fitted again. Works with every model that answers queries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from scipy import stats
+
+from raindrop.batch.windows import Windows
+from raindrop.errors import ConfigError
+from raindrop.estimators.readings import ReadingsEstimator
+from raindrop.graphs.graph import SensorGraph, SensorGraphs
+from raindrop.table.event_table import EventTable
+from raindrop.table.queries import QueryTable
+from raindrop.table.time_columns import SECONDS
+
+MAX_HIDDEN = 20_000  # hidden readings that are predicted
+MIN_HIDDEN = 10  # of a receiver, to test its senders
+
+
+@dataclass(frozen=True, eq=False)
+class SenderEffects:
+    """Errors at hidden readings, with all sensors and without each of them; in standard deviations of the sensor.
+
+    Axes: q hidden readings, u senders. `graphs`, `evidence` and `faithfulness` summarise them.
+    """
+
+    sensors: tuple[str, ...]
+    ids: tuple[str, ...]  # of samples, or of the windows of long samples
+    owner: NDArray[np.int64]  # (q,) position in `ids`
+    receiver: NDArray[np.int64]  # (q,) sensor
+    error: NDArray[np.float64]  # (q,) absolute
+    error_without: NDArray[np.float64]  # (q, u)
+    change: NDArray[np.float64]  # (q, u) by how much the predicted value moves without u
+
+    def graphs(self) -> SensorGraphs:
+        """One graph for each sample, or window of a long sample.
+
+        The weight of u -> v is by how much v's mean absolute error grows without u's readings, as a share of v's error
+        in the whole table; below 0 where u misled. It is 0 where no reading of v was hidden.
+        """
+        M, B = len(self.sensors), len(self.ids)
+        scale = self._mean_error()
+        grows = (self.error_without - self.error[:, None]) / scale[self.receiver][:, None]
+        place = self.owner * M + self.receiver
+        number = np.maximum(np.bincount(place, minlength=B * M), 1)
+        weights = np.stack([np.bincount(place, grows[:, u], minlength=B * M) / number for u in range(M)])
+        graphs = weights.reshape(M, B, M).transpose(1, 0, 2).astype(np.float32)  # (sample, u, v)
+        graphs[:, np.arange(M), np.arange(M)] = 0
+        return SensorGraphs(self.sensors, self.ids, graphs, "no reading of these sensors was hidden to be predicted")
+
+    def evidence(self) -> pl.DataFrame:
+        """Every pair: sender, receiver, worse, low, high, p, q; smallest p first.
+
+        worse: the growth of v's mean absolute error without u, as a share, with a 95 % interval over samples or
+        windows; p: one-sided, that it does not grow; q: Benjamini-Hochberg over all pairs.
+        """
+        rows, scale = [], self._mean_error()
+        for v in range(len(self.sensors)):
+            of_v = self.receiver == v
+            if of_v.sum() < MIN_HIDDEN:
+                continue
+            grows = (self.error_without[of_v] - self.error[of_v, None]) / scale[v]
+            owner = np.unique(self.owner[of_v], return_inverse=True)[1]
+            if owner.max() < 4:  # too few samples to vary: stretches of readings instead
+                owner = np.arange(len(owner)) * MIN_HIDDEN // len(owner)
+            count = np.bincount(owner)
+            for u in range(len(self.sensors)):
+                if u == v:
+                    continue
+                sums = np.bincount(owner, grows[:, u])
+                mean = float(sums.sum() / count.sum())
+                error = float(np.sqrt(((sums - mean * count) ** 2).sum()) / count.sum())
+                error *= np.sqrt(len(count) / (len(count) - 1))
+                width = float(stats.t.ppf(0.975, len(count) - 1)) * error
+                p = float(stats.t.sf(mean / error, len(count) - 1)) if error > 0 else 1.0
+                rows.append((self.sensors[u], self.sensors[v], mean, mean - width, mean + width, p))
+        schema = {"sender": pl.String, "receiver": pl.String} | dict.fromkeys(("worse", "low", "high", "p"), pl.Float64)
+        frame = pl.DataFrame(rows, schema=schema, orient="row")
+        q = stats.false_discovery_control(frame["p"].to_numpy()) if len(frame) else np.zeros(0)
+        return frame.with_columns(q=pl.Series(q, dtype=pl.Float64)).sort("p", "worse", descending=[False, True])
+
+    def graph(self, q: float = 0.05) -> SensorGraph:
+        """One graph of the whole table: the pairs whose q-value is at most `q`, weighted by `worse`."""
+        evidence = self.evidence()
+        found = evidence.filter(pl.col("q") <= q)
+        position = {name: at for at, name in enumerate(self.sensors)}
+        weights = np.zeros((len(self.sensors),) * 2, dtype=np.float32)
+        for sender, receiver, worse in found.select("sender", "receiver", "worse").iter_rows():
+            weights[position[sender], position[receiver]] = worse
+        reason = f"none of {len(evidence):,} pairs has a q-value up to {q:g}: this model predicts as well without them"
+        return SensorGraph(self.sensors, weights, "senders of the fitted model", reason)
+
+    def faithfulness(self, *, seed: int = 0) -> dict[str, float]:
+        """Does cutting strong edges move predicted values more than cutting random ones?
+
+        The strongest sender of each receiver is found on one half of the samples or windows; on the other half its
+        readings are removed, or those of a random sender. Mean absolute change of the predicted values, in standard
+        deviations: `strongest`, `random`, and their `ratio`.
+        """
+        rng = np.random.default_rng(seed)
+        half = rng.permutation(len(self.ids))[: max(1, len(self.ids) // 2)]
+        first = np.isin(self.owner, half) if len(self.ids) > 1 else np.arange(len(self.owner)) % 2 == 0
+        M = len(self.sensors)
+        if M < 2:
+            raise ConfigError("There is one sensor alone, so there is no edge to cut.")
+        strongest, random = [], []
+        for v in range(M):
+            learn, judge = first & (self.receiver == v), ~first & (self.receiver == v)
+            if not learn.any() or not judge.any():
+                continue
+            others = np.array([u for u in range(M) if u != v])
+            grows = (self.error_without[learn] - self.error[learn, None]).mean(0)[others]
+            strongest.append(self.change[judge, others[int(grows.argmax())]].mean())
+            random.append(self.change[judge][:, others].mean())
+        if not strongest:
+            raise ConfigError("Too few readings were hidden to compare edges; use a larger table.")
+        pair = float(np.mean(strongest)), float(np.mean(random))
+        return {"strongest": pair[0], "random": pair[1], "ratio": pair[0] / max(pair[1], 1e-12)}
+
+    def _mean_error(self) -> NDArray[np.float64]:
+        M = len(self.sensors)
+        total = np.bincount(self.receiver, self.error, minlength=M)
+        return np.maximum(total / np.maximum(np.bincount(self.receiver, minlength=M), 1), 1e-12)
+
+
+def sender_effects(estimator: ReadingsEstimator, visible: EventTable, truth: pl.DataFrame, seed: int) -> SenderEffects:
+    """Predict hidden readings from the visible ones, with all sensors and without each of them."""
+    known = [name for name, there in zip(estimator.scaler_.sensors, estimator.scaler_.observed, strict=True) if there]
+    truth = truth.filter(pl.col("sensor").is_in(known))
+    if len(truth) > MAX_HIDDEN:
+        chosen = np.sort(np.random.default_rng(seed).choice(len(truth), MAX_HIDDEN, replace=False))
+        truth = truth[chosen]
+    queries, value, answers, _ = estimator._answers_to(visible, truth)
+    codes, middle = estimator._codes(queries), len(estimator.task_.levels) // 2
+    scaled = (value - estimator.scaler_.mean[codes]) / estimator.scaler_.scale[codes]
+    predicted = answers[:, middle].astype(np.float64)
+    sensors = estimator.scaler_.sensors
+    without = np.tile(predicted[:, None], (1, len(sensors)))
+    sensor = np.array(queries.table.sensors)[np.asarray(queries.table.sensor[queries.table.rows()])]
+    for u, name in enumerate(sensors):
+        asked = np.flatnonzero(codes != u)
+        if not (sensor == name).any() or not len(asked):
+            continue
+        table = queries.table.where(sensor != name)
+        part = QueryTable(table, queries.sample[asked], queries.sensor[asked], queries.time[asked])
+        without[asked, u] = estimator._quantiles(part)[0][:, middle]
+    ids, owner = _owners(queries, estimator)
+    return SenderEffects(
+        sensors,
+        ids,
+        owner,
+        codes,
+        np.abs(predicted - scaled),
+        np.abs(without - scaled[:, None]),
+        np.abs(without - predicted[:, None]),
+    )
+
+
+def _owners(queries: QueryTable, estimator: ReadingsEstimator) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    """Names of samples and of the windows of long samples, and which of them each query belongs to."""
+    table = replace(queries.table, filled=None).in_unit(estimator.time_unit_)
+    windows = Windows.cut(table, estimator._window_interval)
+    several = np.bincount(windows.sample, minlength=len(table)) > 1
+    factor = SECONDS[queries.table.time_unit] / SECONDS[table.time_unit]
+    names = []
+    for sample, start in zip(windows.sample.tolist(), windows.start.tolist(), strict=True):
+        name = table.ids[sample]
+        names.append(
+            f"{name}, from {max(start, float(table.time[table.start[sample]])):g}" if several[sample] else name
+        )
+    return tuple(names), windows.of(queries.sample, queries.time * factor)

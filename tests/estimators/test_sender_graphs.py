@@ -1,0 +1,123 @@
+"""How much worse a fitted imputer or forecaster predicts a sensor without another one."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from closeness import assert_close
+from followers import LEARNING, SMALL, followers
+
+from raindrop import EventTable, Forecaster, Imputer
+from raindrop.errors import DataError
+from raindrop.estimators.sender_graphs import SenderEffects, sender_effects
+from raindrop.graphs.evidence import difference_test
+from raindrop.table.hide import hold_out_blocks
+
+
+@pytest.fixture(scope="module")
+def table() -> EventTable:
+    """Followers of a walk, and a sensor that follows nobody."""
+    rng = np.random.default_rng(9)
+    base = followers(30, seed=4)
+    apart = base.events().filter(pl.col("sensor") == "lead").with_columns(
+        pl.lit("apart").alias("sensor"), pl.Series("value", rng.normal(size=900)), pl.col("time") + 0.01
+    )  # fmt: skip
+    events = pl.concat([base.events().with_columns(pl.col("sensor").cast(pl.String)), apart])
+    return EventTable.from_frames(events)
+
+
+@pytest.fixture(scope="module")
+def imputer() -> Imputer:
+    return Imputer(config=SMALL).fit(followers(20, seed=0))
+
+
+def by_hand(receiver: list[int], error: list[float], without: list[list[float]], owner: list[int]) -> SenderEffects:
+    number = max(owner) + 1
+    return SenderEffects(
+        ("a", "b"),
+        tuple(f"s{at}" for at in range(number)),
+        np.array(owner),
+        np.array(receiver),
+        np.array(error),
+        np.array(without),
+        np.abs(np.array(without) - np.array(error)[:, None]),
+    )
+
+
+def test_a_weight_is_the_growth_of_the_error_as_a_share_of_the_receivers_error():
+    effects = by_hand([1, 1, 0], [1.0, 3.0, 1.0], [[2.0, 1.0], [3.0, 3.0], [1.0, 4.0]], [0, 1, 1])
+    graphs = effects.graphs()
+    assert_close(graphs["s0"]["a", "b"], (2.0 - 1.0) / 2.0, dtype=np.float32)
+    assert graphs["s1"]["a", "b"] == 0.0
+    assert_close(graphs["s1"]["b", "a"], 3.0, dtype=np.float32)
+    assert graphs["s0"]["b", "a"] == 0.0  # no reading of a was hidden there
+
+
+def test_evidence_separates_a_sender_that_helps_from_one_that_does_not():
+    rng = np.random.default_rng(0)
+    error = rng.uniform(0.5, 1.5, 400)
+    receiver = np.arange(400) % 2
+    grows = np.stack([np.where(receiver == 1, 0.5, 0.0), rng.normal(0, 0.2, 400)], axis=1)
+    effects = by_hand(
+        receiver.tolist(), error.tolist(), (error[:, None] + grows).tolist(), (np.arange(400) // 20).tolist()
+    )
+    evidence = effects.evidence()
+    first = evidence.row(0, named=True)
+    assert (first["sender"], first["receiver"]) == ("a", "b")
+    assert first["q"] < 1e-3
+    assert first["low"] < first["worse"] < first["high"]
+    assert effects.graph()["b", "a"] == 0
+    assert effects.graph()["a", "b"] > 0
+
+
+def test_every_sample_has_a_graph_and_a_long_series_one_for_each_window(imputer):
+    assert set(imputer.graphs(followers(5, seed=1))) == {f"s{b:03d}" for b in range(5)}
+    long = followers(1, hours=600, seed=2)
+    windows = imputer.graphs(long)
+    assert len(windows) > 1
+    assert all(name.startswith("s000, from ") for name in windows)
+
+
+def test_the_company_of_a_sample_does_not_matter(imputer):
+    visible, truth = hold_out_blocks(followers(4, seed=3), 8.0, share=0.3)
+    together = sender_effects(imputer, visible, truth, 0)
+    alone = sender_effects(imputer, visible[["s002"]], truth.filter(pl.col("sample") == "s002"), 0)
+    assert len(alone.error) > 5
+    for name in ("error", "error_without", "change"):
+        assert_close(getattr(alone, name), getattr(together, name)[together.owner == 2], dtype=np.float32)
+
+
+def test_labels_are_compared_by_permuting_them_over_samples(imputer):
+    table = followers(12, seed=5)
+    frame = difference_test(imputer.graphs(table), np.arange(12) % 2 == 0, permutations=200)
+    assert frame["p"].is_between(0, 1).all()
+    assert len(frame) == 6
+
+
+def test_a_forecaster_is_judged_by_the_last_horizon():
+    forecaster = Forecaster(horizon=6.0, config=SMALL).fit(followers(20, seed=0))
+    effects = forecaster.sender_effects(followers(5, seed=1))
+    assert len(effects.error) > 30
+    assert forecaster.graphs(followers(5, seed=1)).weights.shape == (5, 3, 3)
+
+
+def test_a_sensor_cannot_send_to_itself(imputer):
+    weights = imputer.graphs(followers(3, seed=1)).weights
+    assert not np.einsum("buu->bu", weights).any()
+
+
+def test_an_empty_table_is_refused(imputer):
+    with pytest.raises(DataError):
+        imputer.graphs(followers(3, seed=1).where(pl.col("time") < -1))
+
+
+@pytest.mark.slow
+def test_strong_edges_move_the_filled_value_more_than_random_ones(table):
+    fitted = Imputer(config=LEARNING).fit(table)
+    effects = fitted.sender_effects(table, share=0.2)
+    assert effects.faithfulness()["ratio"] > 1.2
+    evidence = effects.evidence()
+    assert set(evidence.head(3)["sender"]) <= {"lead", "mirror", "same"}
+    from_apart = evidence.filter(pl.col("sender") == "apart")
+    assert (from_apart["q"] > 0.05).all()
