@@ -77,7 +77,7 @@ def train(
         split: random (80 % training, 10 % validation, 10 % test), none (train on all), or FILE:1 for split 1 of a file.
         seed: of the split, the weights and the batches.
         config: TOML file with the groups [model] and [train].
-        set: single settings, such as train.epochs=5 model.prune=0.3; `raindrop settings MODEL` lists all of them.
+        set: single settings, such as train.epochs=5 model.hidden=64; `raindrop settings MODEL` lists all of them.
         calibrate: fit probabilities to the validation samples, by a temperature or by isotonic regression.
         sensitivity: predict the positive class from the probability on that finds this share of the positive validation
             samples, such as 0.9; by default the most probable class is predicted.

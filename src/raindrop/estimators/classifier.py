@@ -28,7 +28,7 @@ class Classifier(ClassifierMixin, SampleEstimator):  # type: ignore[misc]
     """Predict one of several classes, by any model of the library.
 
     model: its name; preset: "paper" (as published), "tuned" (the best we know) or, for Raindrop, "graph" (for looking
-    at the sensor graph); config: changes to the preset, such as {"train.epochs": 5, "model.prune": 0.3}; label: the
+    at the sensor graph); config: changes to the preset, such as {"train.epochs": 5, "model.hidden": 64}; label: the
     column of the samples table to predict, the table's own where not given; positive: of two classes the one that
     AUROC, AUPRC and the reliability curve are about, the last in sorted order where not given; class_weight:
     "balanced", or a weight for each class; calibrate: fit probabilities to the validation samples, by a "temperature"
