@@ -52,7 +52,7 @@ def test_the_twelve_lines_of_the_readme_run(tmp_path):
     from raindrop.datasets.synthetic import planted_graph
 
     planted_graph(120, times=15).table.write(tmp_path / "demo" / "data")
-    code = re.search(r"```python\n(.*?)```", README, re.S)[1].replace('"graph", seed=0', '"graph", config=QUICK')
+    code = re.search(r"```python\n(.*?)```", README, re.S)[1].replace("Classifier(seed=0)", "Classifier(config=QUICK)")
     assert "QUICK" in code
     assert len([line for line in code.splitlines() if line.strip()]) <= 12
     done = run(["-c", 'QUICK = {"train.epochs": 1}\n' + code], tmp_path)
