@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
@@ -27,7 +27,7 @@ def numeric_settings(kind: type, prefix: str = "") -> Iterator[tuple[str, Range 
         if is_dataclass(hint):
             assert isinstance(hint, type)
             yield from numeric_settings(hint, f"{prefix}{field.name}.")
-        elif {int, float} & {hint, *get_args(hint)}:
+        elif {int, float} & {hint, *get_args(hint)} and get_origin(hint) is not tuple:
             yield prefix + field.name, ranges_of(kind).get(field.name)
 
 

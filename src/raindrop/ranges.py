@@ -49,8 +49,9 @@ class Ranged:
     def __post_init__(self) -> None:
         for name, allowed in ranges_of(type(self)).items():  # type: ignore[arg-type]
             value = getattr(self, name)
-            if value is not None and value not in allowed:
-                raise ValueError(f"{name} must be {allowed}, not {value}.")
+            for number in value if isinstance(value, tuple) else (value,):
+                if number is not None and number not in allowed:
+                    raise ValueError(f"{name} must be {allowed}, not {number}.")
 
 
 @cache

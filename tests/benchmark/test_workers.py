@@ -187,7 +187,7 @@ def test_the_remaining_time_is_estimated_from_jobs_of_the_same_row(file, tmp_pat
 
 @pytest.mark.slow
 def test_a_failed_job_is_named_at_the_end_with_exit_code_1(tmp_path, capsys):
-    text = TOML.replace('"train.learning_rate" = 0.05', '"train.learning_rate" = 1e30')
+    text = TOML.replace('"train.learning_rate" = 0.05', '"train.learning_rate" = 1e12')
     file, out = prepare(tmp_path / "failing", text), tmp_path / "out"
     with pytest.raises(SystemExit) as ended:
         main(command(file, out, "--splits", "1"))

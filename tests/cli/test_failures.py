@@ -42,7 +42,8 @@ def command(*asked: object, **options: Any) -> subprocess.CompletedProcess[str]:
 def is_one_sentence(errors: str) -> bool:
     assert "Traceback" not in errors
     assert "Exception ignored" not in errors
-    return errors.startswith("error: ") and len(errors.splitlines()) <= 3
+    lines = [line for line in errors.splitlines() if not line.startswith("note: ")]
+    return lines[0].startswith("error: ") and len(lines) <= 3
 
 
 @pytest.mark.slow

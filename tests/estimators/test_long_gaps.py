@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
-import pytest
 import torch
 from closeness import assert_close
 from followers import SMALL, followers
@@ -27,22 +26,6 @@ def test_a_gap_longer_than_a_window_is_filled_from_both_of_its_ends():
     scale = float(np.abs(own["value"].to_numpy()).max())
     expected = np.interp(times, own["time"], own["value"])
     assert_close(fitted.readings_at(gappy, asked).value, expected, magnitude=scale, dtype=np.float32)
-
-
-@pytest.mark.slow
-def test_filled_values_do_not_jump_at_the_border_of_two_windows():
-    """Right before and right after a border inside a long gap, everything that informs the value is nearly the same."""
-    series = followers(1, hours=1500, seed=4)
-    fitted = Imputer(config=SMALL | {"train.batch_readings": 1500}).fit(series)
-    gappy = series.where((pl.col("sensor") != "same") | (pl.col("time") < 300) | (pl.col("time") > 1200))
-    borders = Windows.cut(gappy, fitted._window_interval).stop[:-1]
-    borders = borders[(borders > 300) & (borders < 1200)]
-    assert len(borders) > 5
-    times = np.concatenate([borders - 1e-6, borders])
-    asked = pl.DataFrame({"sample": ["s000"] * len(times), "time": times, "sensor": ["same"] * len(times)})
-    before, after = fitted.readings_at(gappy, asked).value.reshape(2, -1)
-    deviation = fitted.scaler_.scale[fitted.scaler_.sensors.index("same")]
-    assert np.abs(after - before).max() < 0.02 * deviation  # 0.12 without the distant readings, 0.008 with them
 
 
 def test_a_window_sees_one_reading_beyond_its_margin_of_each_sensor_that_is_silent_there():

@@ -139,7 +139,7 @@ def test_a_saved_blend_gives_identical_probabilities_and_notes(fitted, parts, tm
     np.testing.assert_array_equal(again.predict_proba(parts[2]), fitted.predict_proba(parts[2]))
     assert again.notes_ == fitted.notes_ == json.loads((tmp_path / "run" / "model.json").read_text())["notes"]
     assert again.resolved() == fitted.resolved()
-    assert {file.name for file in (tmp_path / "run").iterdir()} == {"model.safetensors", "model.json"}
+    assert {file.name for file in (tmp_path / "run").iterdir()} == {"model.safetensors", "model.json", "split.parquet"}
 
 
 def test_three_classes_and_one_readings_sample_are_mixed_too(tmp_path):

@@ -176,7 +176,7 @@ def test_a_saved_model_gives_identical_probabilities_and_holds_only_safetensors_
     clf = Classifier("trees", config={**SMALL, "model.engine": engine}).fit(with_three_classes(table))
     again = load(clf.save(tmp_path / "run"))
     np.testing.assert_array_equal(again.predict_proba(table), clf.predict_proba(table))
-    assert {file.name for file in (tmp_path / "run").iterdir()} == {"model.safetensors", "model.json"}
+    assert {file.name for file in (tmp_path / "run").iterdir()} == {"model.safetensors", "model.json", "split.parquet"}
 
 
 def test_a_model_grown_by_lightgbm_loads_and_predicts_without_lightgbm(table, tmp_path, monkeypatch):

@@ -61,7 +61,7 @@ def test_two_classes_are_drawn_on_one_scale_with_their_difference_by_sign(graphs
     by_class = graphs.by_class(np.array([0, 0, 0, 1, 1, 1]))
     figure = plots.class_graphs(by_class, top=9, warning="not stable, $ & all.")
     assert len(figure.axes) == 3
-    assert "Warning: not stable, $ & all." in painted(figure)
+    assert r"Warning: not stable, \$ & all." in painted(figure)
     difference = by_class[1] - by_class[0]
     signs = [weight > 0 for _, _, weight in reversed(difference.top(9).rows())]
     colours = [arrow.get_edgecolor()[:3] for arrow in arrows(figure.axes[2])]

@@ -105,7 +105,7 @@ def test_a_network_learns_from_soft_targets(monkeypatch):
 
 
 def test_a_weight_beyond_one_is_refused():
-    with pytest.raises(ConfigError, match=r"train.soft_targets lies between 0 and 1"):
+    with pytest.raises(ConfigError, match=r"train.soft_targets must be at least 0 and at most 1"):
         Classifier(config={"train.soft_targets": 1.5}).fit(easy_table(20))
 
 

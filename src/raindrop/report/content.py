@@ -112,7 +112,7 @@ def report_on(
         constant={
             name: value
             for name, value in task.evaluate(truth, task.constant_prediction(truth)).items()
-            if name in task.metrics
+            if name.partition("/")[0] in task.metrics
         },
         section=view.section(truth, scores, regions),
         coverage=[row for share in regions for row in view.coverage(truth, regions[share], share)],

@@ -78,7 +78,8 @@ class RunSplit:
         """
         known = self.frame.select("sample", "part", "readings", "count")
         found = pl.DataFrame({"sample": table.ids, "hash": readings_hash(table)})
-        by_id = found.join(known, on="sample", how="left", maintain_order="left")
+        by_name = known.unique("sample", keep="first", maintain_order=True)  # a sample may be in two parts
+        by_id = found.join(by_name, on="sample", how="left", maintain_order="left")
         several = known.filter(pl.col("count") >= MIN_READINGS).unique("readings", keep="first", maintain_order=True)
         by_readings = found.join(several, left_on="hash", right_on="readings", how="left", maintain_order="left")
         same = (by_id["hash"] == by_id["readings"]).fill_null(False)

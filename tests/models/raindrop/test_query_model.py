@@ -22,7 +22,7 @@ from raindrop.batch.scaling import Scaler
 from raindrop.batch.windows import Windows
 from raindrop.models.base import DataSpec, Output
 from raindrop.models.raindrop import queries as query_model
-from raindrop.models.raindrop.queries import CHANGE_WIDTHS, STALE, Embedding, QueryConfig, RaindropQueries
+from raindrop.models.raindrop.queries import CHANGE_WIDTHS, Embedding, QueryConfig, RaindropQueries
 from raindrop.table.event_table import EventTable
 from raindrop.tasks.readings import ReadingsAt
 from raindrop.training.loop import task_loss
@@ -286,7 +286,7 @@ def loop_over_senders(model: RaindropQueries, batch: Batch, q: int) -> tuple[np.
     layer, scales, interval = model.messages, list(SCALES), model.interval
     b, v, t = int(batch.queries.sample[q]), int(batch.queries.sensor[q]), float(batch.queries.time[q])
     own = of_query(batch, batch.queries, q, interval, scales, strict=True)
-    level = own.both[-1] / (1 + (np.expm1(min(own.ages)) / STALE) ** 4)  # of little account where readings are far away
+    level = own.both[-1]
     scores, sent = [], []
     senders = [u for u in range(batch.num_sensors) if u != v]
     for u in senders:

@@ -200,7 +200,7 @@ def test_every_setting_of_every_group_has_a_text_below_it():
         ({"graph.senders": "nearby"}, "needs layers = 1, prune = 0, similarity = 0"),
         (NEARBY | {"graph.heads": 2, "graph.mixing": "residual"}, 'mixing has no effect with senders = "nearby"'),
         ({"graph.scales": (1.0,)}, 'scales has no effect with senders = "observed"'),
-        (NEARBY | {"graph.scales": (0.0,)}, "widths above 0"),
+        (NEARBY | {"graph.scales": (0.0,)}, "scales must be above 0"),
         (NEARBY | {"ablation.edge_weights": False}, "needs ablation.edge_weights = true"),
         ({"graph.reconstruction": 1.0, "graph.senders": "embedded"}, 'reconstruction needs senders = "observed"'),
         ({"graph.reconstruction": 1.0, "ablation.messages": False}, "graph.reconstruction has no effect"),

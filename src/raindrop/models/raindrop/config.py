@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -34,7 +33,7 @@ class GraphConfig(Ranged):
     need layers = 1, prune = 0 and similarity = 0."""
     sides: Literal["both", "before"] = "both"
     """With nearby senders: readings on both sides of the timestamp, or before it only."""
-    scales: tuple[float, ...] = (1.0, 4.0)
+    scales: tuple[Positive, ...] = (1.0, 4.0)
     """With nearby senders: widths of decaying averages of a sender's past readings, in its typical intervals."""
     normalise: Literal["sigmoid", "logit"] = "sigmoid"
     """What the softmax over senders is applied to: alpha of Eq. 1, or the argument of its sigmoid."""
@@ -54,8 +53,6 @@ class GraphConfig(Ranged):
         for edge in self.initial_edges or ():
             if not 0 < edge[2] <= 1:
                 raise ValueError(f"initial_edges have weights above 0 and up to 1, not {edge[2]} ({edge}).")
-        if any(not 0 < scale < math.inf for scale in self.scales):
-            raise ValueError(f"scales are widths above 0, not {self.scales}.")
         if self.senders == "nearby":
             self._require_defaults("heads", "normalise", "mixing")
         else:

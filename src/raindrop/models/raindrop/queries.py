@@ -12,7 +12,7 @@ Axes: q queries, u senders, h heads, k widths.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,6 @@ from raindrop.ranges import Layers, OptionalSize, Ranged, Share, Size
 
 CHANGE_WIDTHS = [0, 2]  # of SCALES: the averages whose change is sent
 LEVEL_WIDTH = len(SCALES) - 1  # the widest average is a sensor's level
-STALE = 96.0  # typical intervals to the nearest reading after which it counts for less than half
 MAX_CELLS = 1 << 18  # queries x senders at once
 
 
@@ -56,7 +55,6 @@ class QueryConfig(Ranged):
 class RaindropQueries(Model):
     """Quantiles of asked readings."""
 
-    sees_distant: ClassVar[bool] = True
     interval: Tensor
     scales: Tensor
 
@@ -114,8 +112,8 @@ class Embedding:
 
     values: Tensor  # (..., 3 k + 3) averages of both sides, before, after; last, next, the line between
     evidence: Tensor  # (..., 2 k + 2) log weights before and after; log ages
-    level: Tensor  # (..., 1) the widest average, or the mean of the sensor (0) where the nearest reading is far away
-    line: Tensor  # (..., 1) between the last and the next reading, likewise
+    level: Tensor  # (..., 1) the widest average
+    line: Tensor  # (..., 1) between the last and the next reading
     moments: Moments
 
     @staticmethod
@@ -132,13 +130,12 @@ class Embedding:
         last, coming, line = (x[..., None] for x in moments.values())
         ages = torch.stack([moments.age, moments.wait], dim=-1)
         has = torch.stack([moments.has_previous, moments.has_following], dim=-1)
-        ages = torch.where(has, ages, MAX_AGE)
-        trust = 1 / (1 + (ages.amin(-1, keepdim=True) / STALE) ** 4)
+        ages = torch.where(has, ages, MAX_AGE).log1p()
         return cls(
             values=torch.cat([both, before, after, last, coming, line], dim=-1),
-            evidence=torch.cat([log_before, log_after, ages.log1p()], dim=-1),
-            level=trust * both[..., LEVEL_WIDTH : LEVEL_WIDTH + 1],
-            line=trust * line,
+            evidence=torch.cat([log_before, log_after, ages], dim=-1),
+            level=both[..., LEVEL_WIDTH : LEVEL_WIDTH + 1],
+            line=line,
             moments=moments,
         )
 
