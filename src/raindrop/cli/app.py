@@ -130,7 +130,7 @@ def _print_warning(
 
 
 @app.command
-def demo(*, out: Path = Path("demo"), samples: int = 3000, seed: int = 0) -> None:
+def demo(*, out: Path = Path("demo"), samples: int = 2000, seed: int = 0) -> None:
     """End-to-end demo on synthetic data with a planted sensor graph: train, compare, recover the graph, predict.
 
     Args:
