@@ -112,7 +112,7 @@ def report_on(
         constant={
             name: value
             for name, value in task.evaluate(truth, task.constant_prediction(truth)).items()
-            if name.partition("/")[0] in task.metrics
+            if name in task.metrics or name.partition("/")[2] in scores[0].by_column  # not those of single classes
         },
         section=view.section(truth, scores, regions),
         coverage=[row for share in regions for row in view.coverage(truth, regions[share], share)],
