@@ -198,3 +198,15 @@ def test_control_characters_never_reach_the_terminal(ask: Ask, tmp_path: Path) -
         assert "\x1b" not in shown + errors
         assert "\\x1b" in errors
         write_csv(tmp_path, f"sample,time,sensor,value\n{change}x\x1b[2J,1\n")
+
+
+def test_a_file_of_samples_under_another_name_is_pointed_to_its_option(ask: Ask, tmp_path: Path) -> None:
+    (tmp_path / "machine.csv").write_text("sample,time,sensor,value\na,0,x,1\na,1,x,2\nb,0,x,3\n")
+    (tmp_path / "units.csv").write_text("sample,failed\na,yes\nb,no\n")
+    readings, units = tmp_path / "machine.csv", tmp_path / "units.csv"
+    code, _, errors = ask("import", readings, units, "--out", tmp_path / "DATA")
+    assert code == 1
+    assert "--samples-file" in errors
+    code, _, errors = ask("import", readings, "--samples-file", units, "--label", "failed", "--out", tmp_path / "DATA")
+    assert code == 0, errors
+    assert EventTable.read(tmp_path / "DATA").labels.tolist() == ["yes", "no"]

@@ -70,7 +70,8 @@ def _concatenate(frames: Sequence[pl.DataFrame], paths: Sequence[Path], *, wide:
         if other and not wide:
             raise DataError(
                 f"{path}: there is no column '{other[0]}', which {paths[0]} has; {suggest(other[0], frame.columns)}\n"
-                "Files that are read as one table have the same columns; import them one by one otherwise."
+                "Files that are read as one table have the same columns. A file with one row per sample is called "
+                "samples.csv or samples.parquet, or is given with --samples-file (in Python: samples=)."
             )
     if len(frames) == 1:
         return frames[0]
