@@ -39,7 +39,7 @@ class Lagged:
     by_chance: Floats  # (k,) the statistic of senders whose readings were dealt anew
     lag: Floats  # (u,) at which u informs best, in units of time
     explained: float  # by all senders together
-    residual: Floats  # (n,) of the rows, standardised readings minus what the past predicts
+    residual: Floats  # (n,) of the rows, standardised readings minus what the past predicts, weighted
     rows: Rows
 
 
@@ -161,14 +161,17 @@ class Receiver:
         return Lagged(gain, error, statistic, by_chance, lag, explained, residual, self.rows)
 
     def _residual(self, columns: Floats, solutions: list[Floats]) -> Floats:
-        """(n,) readings minus their prediction out of fold; the readings themselves where that is no better."""
+        """(n,) readings minus their prediction out of fold; the readings themselves where that is no better.
+
+        Weighted: after a long gap a residual is larger, and says less about who moved with whom.
+        """
         fitted = np.empty(len(self.target))
         for fold, solution in enumerate(solutions):
             held = self.block % FOLDS == fold
             fitted[held] = columns[held] @ solution
-        residual: Floats = (self.target - fitted) / self.weight
-        value = self.value - self.value.mean()
-        return residual if ((residual * self.weight) ** 2).sum() < ((value * self.weight) ** 2).sum() else value
+        residual: Floats = self.target - fitted
+        value: Floats = (self.value - self.value.mean()) * self.weight
+        return residual if (residual**2).sum() < (value**2).sum() else value
 
     def _screened(self, senders: list[int]) -> list[int]:
         """The senders that inform most on their own, strongest first."""
