@@ -16,6 +16,7 @@ import threading
 import time
 import warnings
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,20 +88,22 @@ def fuzz(minutes: float, first: int, inputs: int | None) -> int:
     counts: dict[str, Counter[str]] = {name: Counter() for name in ENTRIES}
     worker, until, bad, seed, done, most = Worker(), time.monotonic() + 60 * minutes, [], first, 0, 0
     started = True
-    while time.monotonic() < until and (inputs is None or done < inputs):
-        for name in ENTRIES:
-            share = SHARES.get(name, 1.0)
-            if share < 1 and seed % round(1 / share):
-                continue
-            outcome, why, memory = worker.ask(name, seed, SECONDS + 600 * started)  # a new one has to import first
-            started, most, done = False, max(most, memory), done + 1
-            counts[name][outcome] += 1
-            if outcome not in ("right", "refused"):
-                bad.append((name, seed, outcome, why))
-            if outcome in ("hang", "memory", "died"):
-                worker.end()
-                worker, started = Worker(), True
-        seed += 1
+    with suppress(KeyboardInterrupt):  # Ctrl-C ends the run with its table
+        while time.monotonic() < until and (inputs is None or done < inputs):
+            for name in ENTRIES:
+                share = SHARES.get(name, 1.0)
+                if share < 1 and seed % round(1 / share):
+                    continue
+                outcome, why, memory = worker.ask(name, seed, SECONDS + 600 * started)  # a new one has to import first
+                started, most, done = False, max(most, memory), done + 1
+                counts[name][outcome] += 1
+                if outcome not in ("right", "refused"):
+                    bad.append((name, seed, outcome, why))
+                    sys.stderr.write(f"{outcome}: {name}, seed {seed}: {why}\n")
+                if outcome in ("hang", "memory", "died"):
+                    worker.end()
+                    worker, started = Worker(), True
+            seed += 1
     worker.end()
     _print(counts, bad, done, most)
     return len(bad)
