@@ -253,10 +253,11 @@ COMMAND_ENTRIES: dict[str, Callable[[Rng, Home], str]] = {
     "fit": fit_table,
 }
 COMMAND_SHARES = {
-    "impute and forecast, train": 0.25,
-    "impute and forecast, apply": 0.5,
-    "evaluate, readings": 0.5,
-    "predict, evaluate, explain": 0.5,
-    "graph": 0.25,
+    "predict, evaluate, explain": 0.2,
+    "impute and forecast, apply": 0.25,
+    "impute and forecast, train": 0.1,
+    "evaluate, readings": 0.25,
+    "model of readings, damaged or forged": 0.5,
+    "graph": 0.1,
     "fit": 0.05,
 }
