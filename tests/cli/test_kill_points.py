@@ -132,13 +132,14 @@ CASES = {
     ),
     "demo": Case("demo --out OUT"),
     "write a table over another": Case("write DATA OUT", before="OTHER"),
+    "save a model": Case("save RUN OUT"),
 }
 TWO_FILES = {
     "export-table": ("export-table DATA --out OUT.csv", "out.samples.csv"),
     "impute apply, both": ("impute apply IMPUTER SERIES --out OUT --readings OUT.parquet", "out.parquet"),
 }
 """Commands that write two things, with the one that has its name first."""
-IN_PYTHON = ("write a table over another",)
+IN_PYTHON = ("write a table over another", "save a model")
 READS_ONLY = {"models": "models", "settings": "settings raindrop"}
 
 
@@ -213,9 +214,15 @@ def filled(text: str, places: dict[str, Path], out: Path) -> list[str]:
 
 def run(ask: Ask, given: list[str]) -> tuple[int, str]:
     """The exit code of a command and what it said of errors."""
-    if given[0] == "write":  # not a command, but what people do in Python
-        EventTable.read(given[1]).write(given[2], overwrite=True)
-        return 0, ""
+    try:  # not commands, but what people do in Python
+        if given[0] == "write":
+            EventTable.read(given[1]).write(given[2], overwrite=True)
+            return 0, ""
+        if given[0] == "save":
+            load(given[1]).save(given[2])
+            return 0, ""
+    except RaindropError as error:
+        return 1, str(error)
     code, _, errors = ask(*given)
     return code, errors
 
