@@ -87,6 +87,10 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any], dict[str, Any]], None], str
         lambda about, weights: about["scaler"].update(sensors=[{"a": 1}, "b", "c"]),
         "sensors have names",
     ),
+    "a unit that is none": (lambda about, weights: about.update(time_unit=-0.5), r"\$.time_unit"),
+    "a history that is none": (lambda about, weights: about.update(history=["x"]), r"\$.history\[0\]"),
+    "metrics that are none": (lambda about, weights: about["history"][0].update(validation=[1]), "validation"),
+    "a window that is none": (lambda about, weights: about["data"].update(window=["a", None]), r"\$.data.window"),
     "no versions": (lambda about, weights: about.update(versions=3, task=None), "an unknown version"),
 }
 

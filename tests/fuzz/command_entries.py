@@ -191,6 +191,8 @@ def model_of_readings(rng: Rng, home: Home) -> str:
     if not expected.exists():
         command(kind, "apply", run, *asked, expected)
     command(kind, "apply", folder, *asked, target)
+    if rng.random() < 0.2:
+        command("report", folder, "--out", home.work / "r.html")
     same = forged or pl.read_parquet(target).equals(pl.read_parquet(expected))
     return "" if same else "a damaged model predicts something else"
 

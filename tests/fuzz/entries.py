@@ -170,7 +170,8 @@ def forged_model(rng: Rng, home: Home) -> str:
         text = json.loads(json.dumps(about, default=str))
         about = {**text, "checksum": content_checksum(text)}
     (folder / "model.json").write_text(json.dumps(about, default=str))
-    return command("predict", folder, home.data, "--out", home.work / "p.csv")
+    command("predict", folder, home.data, "--out", home.work / "p.csv")
+    return command("report", folder, "--out", home.work / "r.html") if rng.random() < 0.3 else ""
 
 
 def checkpoint(rng: Rng, home: Home) -> str:

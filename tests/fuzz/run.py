@@ -10,6 +10,7 @@ import json
 import os
 import queue
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -109,7 +110,8 @@ def fuzz(minutes: float, first: int, inputs: int | None) -> int:
     counts: dict[str, Counter[str]] = {name: Counter() for name in ENTRIES}
     worker, until, bad, seed, done, most = Worker(), time.monotonic() + 60 * minutes, [], first, 0, 0
     started = True
-    with suppress(KeyboardInterrupt):  # Ctrl-C ends the run with its table
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with suppress(KeyboardInterrupt):  # Ctrl-C and SIGTERM end the run with its table
         while time.monotonic() < until and (inputs is None or done < inputs):
             for name in ENTRIES:
                 share = SHARES.get(name, 1.0)

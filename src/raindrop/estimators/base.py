@@ -23,7 +23,7 @@ from raindrop.batch.collate import BatchSource
 from raindrop.batch.scaling import Scaler
 from raindrop.errors import ConfigError, DataError, TrainingError
 from raindrop.estimators.inputs import shared_times_warning, time_window
-from raindrop.estimators.persistence import check_weights, refuse_other_run, smallest, write_model
+from raindrop.estimators.persistence import check_description, check_weights, refuse_other_run, smallest, write_model
 from raindrop.estimators.settings import Settings
 from raindrop.files import atomic_folder, content_checksum, refuse_to_overwrite, run_folder
 from raindrop.hardware import limit_threads, resolve_device
@@ -285,6 +285,7 @@ class Estimator(Settings, ABC):
         cls, about: Mapping[str, Any], tensors: Mapping[str, Tensor], task: Task, split: RunSplit | None = None
     ) -> Self:
         """The estimator that `_write` described."""
+        check_description(about)
         flat = {f"{group}.{name}": value for group, part in about["config"].items() for name, value in part.items()}
         self = cls._restored(about, preset=about["preset"], config=flat, seed=about["seed"])
         entry, model_config, _ = self._configs()
