@@ -152,7 +152,7 @@ def model_folder(rng: Rng, home: Home) -> str:
 
 
 def forged_model(rng: Rng, home: Home) -> str:
-    folder = home.fresh(home.run)
+    folder = home.fresh(pick(home.models, rng))
     about = json.loads((folder / "model.json").read_text())
     del about["checksum"]
     if rng.random() < 0.3:

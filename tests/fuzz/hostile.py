@@ -100,6 +100,15 @@ class Home:
         classifier.fit(self.table, run=self.run)
         sign_model(self.run, KEY)
         self.expected = rd.load(self.run).predict_proba(self.table)
+        trees = {"model.rounds": 3, "model.min_samples": 2}
+        yes_no = easy_table(40, statics=("age", "ward"))
+        rule = rd.Sensitivity(0.9)
+        others = {
+            "decisions": rd.Classifier("trees", config=trees, threshold=rule).fit(self.table, validation=self.table),
+            "quantity": rd.Regressor("trees", label="age", config=trees).fit(self.table, validation=self.table),
+            "several": rd.MultiLabelClassifier("trees", labels=["label"], config=trees).fit(yes_no),
+        }
+        self.models = [self.run, *(model.save(self.folder / name) for name, model in others.items())]
         self.series = followers(12)
         self.gaps = self.series.write(self.folder / "gaps")
         self.runs = {

@@ -286,6 +286,8 @@ class Estimator(Settings, ABC):
     ) -> Self:
         """The estimator that `_write` described."""
         check_description(about)
+        if not all(isinstance(label, str) for label in task.labels):
+            raise ValueError("labels have names")
         flat = {f"{group}.{name}": value for group, part in about["config"].items() for name, value in part.items()}
         self = cls._restored(about, preset=about["preset"], config=flat, seed=about["seed"])
         entry, model_config, _ = self._configs()

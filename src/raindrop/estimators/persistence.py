@@ -53,9 +53,27 @@ class Notes(msgspec.Struct):
     validation: dict[str, dict[str, float | None]] = {}
 
 
-class Description(msgspec.Struct):
-    """The types of what model.json says beside the settings, the task and the scaler, which check themselves."""
+class Static(msgspec.Struct):
+    """How a static attribute is scaled, or its categories."""
 
+    name: str
+    mean: float | None
+    scale: float | None
+    categories: list[str] | None
+
+
+class Statics(msgspec.Struct):
+    """The static attributes of a scaler."""
+
+    statics: list[Static]
+
+
+class Description(msgspec.Struct):
+    """The types of what model.json says, apart from the settings, the task and the sensors, which check themselves."""
+
+    preset: str
+    seed: int
+    scaler: Statics
     time_unit: TimeUnit
     data: TrainingData
     history: list[Epoch]
