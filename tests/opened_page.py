@@ -33,3 +33,22 @@ class Opened:
     def edges(self, chart: str) -> list[tuple[str, str]]:
         columns = self.evaluate(f"(({{sender, receiver}}) => [sender, receiver])(model('{chart}-edges').data)")
         return list(zip(*columns, strict=True))
+
+
+INJECTED = """<style>body { outline: 7px solid red }</style><p id="injected" style="position: fixed">x</p>
+<img src="data:image/png;base64,broken" onerror="document.title = 'ran'">"""
+
+
+def foreign_markup_works(page: Any) -> list[str]:
+    """Put a style, a style attribute and a script into a page, as if a name had got through as markup; what worked."""
+    page.evaluate(
+        "text => { const place = document.createElement('div'); place.innerHTML = text; document.body.append(place); }",
+        INJECTED,
+    )
+    page.wait_for_timeout(200)
+    worked = {
+        "style": "getComputedStyle(document.body).outlineWidth === '7px'",
+        "style attribute": "getComputedStyle(document.getElementById('injected')).position === 'fixed'",
+        "script": "document.title === 'ran'",
+    }
+    return [name for name, test in worked.items() if page.evaluate(test)]

@@ -60,6 +60,17 @@ def test_a_file_replaces_a_file_but_not_a_folder(tmp_path):
     assert file_names(tmp_path) == ["a.json", "folder"]
 
 
+def test_without_overwrite_only_a_file_with_the_same_content_is_replaced(tmp_path):
+    path = tmp_path / "a.txt"
+    for _ in range(2):
+        with atomic_file(path, overwrite=False) as partial:
+            partial.write_text("new")
+    with pytest.raises(OutputExistsError, match="exists already"), atomic_file(path, overwrite=False) as partial:
+        partial.write_text("other")
+    assert path.read_text() == "new"
+    assert [each.name for each in tmp_path.iterdir()] == ["a.txt"]
+
+
 def test_a_folder_appears_only_when_the_block_succeeds(tmp_path):
     with atomic_folder(tmp_path / "new" / "run") as partial:
         fill(partial, "whole")

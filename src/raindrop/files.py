@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import filecmp
 import glob
 import hashlib
 import json
@@ -106,8 +107,12 @@ def refuse_to_overwrite(path: Path) -> None:
 
 
 @contextmanager
-def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path next to `path`; it is renamed to `path` only if the block succeeds."""
+def atomic_file(path: str | os.PathLike[str], *, overwrite: bool = True) -> Iterator[Path]:
+    """Yield a temporary path next to `path`; it is renamed to `path` only if the block succeeds.
+
+    overwrite: whether a file with another content may be replaced. One with the same content always may: it is what a
+    command that was killed afterwards has left.
+    """
     path = Path(path)
     if path.is_dir():
         raise OutputExistsError(f"{path}: this is a folder; give the name of a file.")
@@ -118,6 +123,8 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         yield partial
         os.chmod(partial, default_mode)  # some writers create files that only their owner can read
         _synchronise(partial)
+        if not overwrite and path.exists() and not filecmp.cmp(partial, path, shallow=False):
+            refuse_to_overwrite(path)
         os.replace(partial, path)
         _synchronise(path.parent)
     finally:

@@ -9,6 +9,7 @@ import pytest
 
 from raindrop import EventTable, load
 from raindrop.cli.app import main
+from raindrop.cli.demo_graph import show_sensor_graph
 
 
 @pytest.mark.slow
@@ -41,7 +42,12 @@ def test_the_demo_writes_a_table_a_model_predictions_edges_and_a_report(tmp_path
 
 
 def test_without_the_packages_for_the_report_the_demo_skips_it(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("raindrop.cli.demo.DAYS", 4.0)
+    def last_step(folder, out, *rest):
+        assert (folder / "run" / "model.json").exists()
+        assert not out.exists()  # it appears with everything in it
+        show_sensor_graph(folder, out, 4.0, *rest[1:])
+
+    monkeypatch.setattr("raindrop.cli.demo.show_sensor_graph", last_step)
     monkeypatch.setitem(sys.modules, "bokeh", None)
     main(["demo", "--out", str(tmp_path / "demo"), "--samples", "60"])
     assert "No report" in capsys.readouterr().out

@@ -87,8 +87,33 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any], dict[str, Any]], None], str
         lambda about, weights: about["scaler"].update(sensors=[{"a": 1}, "b", "c"]),
         "sensors have names",
     ),
+    "a unit that is none": (lambda about, weights: about.update(time_unit=-0.5), r"\$.time_unit"),
+    "a history that is none": (lambda about, weights: about.update(history=["x"]), r"\$.history\[0\]"),
+    "metrics that are none": (lambda about, weights: about["history"][0].update(validation=[1]), "validation"),
+    "a window that is none": (lambda about, weights: about["data"].update(window=["a", None]), r"\$.data.window"),
+    "a label that is no name": (lambda about, weights: about["task"].update(label=0.5), "labels have names"),
+    "a class that is none": (lambda about, weights: about["task"].update(classes=["ill", {"a": 1}]), "classes are"),
     "no versions": (lambda about, weights: about.update(versions=3, task=None), "an unknown version"),
 }
+
+
+def tensor(name: str, value: float) -> Callable[[dict[str, Any], dict[str, Any]], None]:
+    def change(about: dict[str, Any], weights: dict[str, Any]) -> None:
+        weights[f"model/{name}"] = torch.full_like(weights[f"model/{name}"].long(), int(value))
+
+    return change
+
+
+@pytest.mark.parametrize("name", ["forest.depth", "forest.left", "forest.root", "forest.feature", "output"])
+@pytest.mark.parametrize("value", [10**15, -1])
+def test_trees_that_lead_nowhere_are_refused(name: str, value: int, tmp_path: Path) -> None:
+    config = {"model.rounds": 2, "model.min_samples": 2}
+    saved = rd.Classifier("trees", config=config).fit(easy_table(24)).save(tmp_path / "saved")
+    run = forged(saved, tmp_path / "run", tensor(name, value))
+    with pytest.raises(
+        ModelFileError, match="do not fit together|other than 2 scores|other than 1 scores|look at column"
+    ):
+        rd.load(run).predict_proba(easy_table(4))
 
 
 @pytest.mark.parametrize("name", FORGERIES)

@@ -6,170 +6,32 @@ RaindropError or an exit code with a sentence; any other exception is a bug.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import math
-import shutil
 import tarfile
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
-from learnable import QUICK, easy_table
+from command_entries import COMMAND_ENTRIES, COMMAND_SHARES
+from hostile import CELLS, KEY, VALUES, Home, RefusedError, Rng, command, damage, mutate, pick
+from learnable import QUICK
 from refusal import is_sound
 from safetensors.torch import load_file, save_file
 
 import raindrop as rd
 from raindrop import config as configs
-from raindrop.cli.app import main
 from raindrop.datasets.download import Fetcher
 from raindrop.datasets.publishers import Listing, Remote
 from raindrop.errors import RaindropError
-from raindrop.estimators import sign_model
 from raindrop.files import content_checksum, file_checksum
 from raindrop.models.registry import MODELS
 from raindrop.table.event_table import EventTable
 from raindrop.table.split_files import Split
 from raindrop.training.config import TrainConfig
-
-Rng = np.random.Generator
-KEY = b"k" * 40
-CELLS = [
-    "",
-    "NA",
-    "nan",
-    "inf",
-    "-1e400",
-    "1e309",
-    "0x10",
-    "=1+1",
-    "'",
-    '"',
-    "a,b",
-    "\0",
-    "\u202e",
-    "é" * 50,
-    "9" * 400,
-    "2024-01-01",
-    "2024-13-45",
-    "01:02",
-    "-0",
-    "1_000",
-    " 1 ",
-    "true",
-    "None",
-    "\ud7ff",
-    "$x$",
-]
-VALUES: list[Any] = [
-    -1,
-    0,
-    1,
-    2,
-    3,
-    0.5,
-    1.5,
-    -0.5,
-    math.nan,
-    math.inf,
-    -math.inf,
-    1e30,
-    10**12,
-    2**63,
-    10**400,
-    "",
-    "x",
-    None,
-    True,
-    [],
-    [1],
-    {},
-    {"a": 1},
-]
-
-
-class RefusedError(Exception):
-    """A command ended with a sentence."""
-
-
-@dataclass
-class Home:
-    """Sound data, a model and published files, made once, and a folder for what is drawn."""
-
-    folder: Path
-
-    def __post_init__(self) -> None:
-        self.table = easy_table(40, classes=("ill", "well"), statics=("age", "ward"))
-        self.data = self.table.write(self.folder / "data")
-        config = QUICK | {"train.epochs": 1, "train.checkpoint_minutes": 0.0}
-        classifier = rd.Classifier("raindrop", preset="paper", config=config)
-        self.run = self.folder / "run"
-        classifier.fit(self.table, run=self.run)
-        sign_model(self.run, KEY)
-        self.expected = rd.load(self.run).predict_proba(self.table)
-        self.work = self.folder / "work"
-
-    def fresh(self, source: Path | None = None) -> Path:
-        """The folder for what is drawn, empty or with a copy of `source`."""
-        shutil.rmtree(self.work, ignore_errors=True)
-        if source is None:
-            self.work.mkdir()
-        else:
-            shutil.copytree(source, self.work)
-        return self.work
-
-
-def damage(content: bytes, rng: Rng) -> bytes:
-    """Bytes flipped, cut, doubled, inserted or replaced by zeros."""
-    if not content:
-        return b"\0"
-    at, length = int(rng.integers(len(content))), int(rng.integers(1, 64))
-    how = rng.integers(6)
-    if how == 0:
-        return content[:at]
-    if how == 1:
-        return content[:at] + rng.bytes(length) + content[at:]
-    if how == 2:
-        return content[:at] + bytes(length) + content[at + length :]
-    if how == 3:
-        return content + content[at:]
-    changed = bytearray(content)
-    for place in rng.integers(len(content), size=int(rng.integers(1, 8))):
-        changed[place] = int(rng.integers(256))
-    return bytes(changed)
-
-
-def mutate(value: Any, rng: Rng) -> Any:
-    """A JSON value with one of its parts exchanged for something odd, or gone."""
-    if isinstance(value, dict) and value and rng.random() < 0.9:
-        key = list(value)[int(rng.integers(len(value)))]
-        if rng.random() < 0.15:
-            return {name: each for name, each in value.items() if name != key}
-        return {**value, key: mutate(value[key], rng)}
-    if isinstance(value, list) and value and rng.random() < 0.7:
-        at = int(rng.integers(len(value)))
-        return [*value[:at], mutate(value[at], rng), *value[at + 1 :]]
-    return VALUES[int(rng.integers(len(VALUES)))]
-
-
-def command(*words: object) -> str:
-    """Run a command; its end with a sentence is a refusal."""
-    shown, errors = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(errors):
-        try:
-            main([str(word) for word in words])
-        except SystemExit as end:
-            if end.code:
-                if end.code not in (1, 2) or "error:" not in errors.getvalue() or "Traceback" in errors.getvalue():
-                    return f"exit code {end.code} with {errors.getvalue()[:200]!r}"
-                raise RefusedError from None
-    return ""
-
 
 # ---------------------------------------------------------------- tables
 
@@ -290,7 +152,7 @@ def model_folder(rng: Rng, home: Home) -> str:
 
 
 def forged_model(rng: Rng, home: Home) -> str:
-    folder = home.fresh(home.run)
+    folder = home.fresh(pick(home.models, rng))
     about = json.loads((folder / "model.json").read_text())
     del about["checksum"]
     if rng.random() < 0.3:
@@ -308,7 +170,8 @@ def forged_model(rng: Rng, home: Home) -> str:
         text = json.loads(json.dumps(about, default=str))
         about = {**text, "checksum": content_checksum(text)}
     (folder / "model.json").write_text(json.dumps(about, default=str))
-    return command("predict", folder, home.data, "--out", home.work / "p.csv")
+    command("predict", folder, home.data, "--out", home.work / "p.csv")
+    return command("report", folder, "--out", home.work / "r.html") if rng.random() < 0.3 else ""
 
 
 def checkpoint(rng: Rng, home: Home) -> str:
@@ -345,7 +208,7 @@ def settings(rng: Rng, home: Home) -> str:
 
 def toml_file(rng: Rng, home: Home) -> str:
     path = home.fresh() / "a.toml"
-    text = b"[train]\nepochs = 3\nlearning_rate = 1e-3\n[model]\nhidden = 8\n[model.graph]\nheads = 2\n"
+    text = b"[train]\nepochs = 3\nlearning_rate = 1e-3\n[model]\nhidden = 8\n[model.temporal_attention]\nheads = 2\n"
     if rng.random() < 0.5:
         numbers = (b"3", b"1e-3", b"8", b"2")
         text = text.replace(numbers[int(rng.integers(4))], str(rng.choice([-1, 0, 5, 1e30, 0.5])).encode())
@@ -355,64 +218,35 @@ def toml_file(rng: Rng, home: Home) -> str:
 
 
 def command_line(rng: Rng, home: Home) -> str:
-    vocabulary = [
-        "train",
-        "evaluate",
-        "predict",
-        "inspect",
-        "report",
-        "sign",
-        "impute",
-        "forecast",
-        "convert",
-        "download",
-        str(home.data),
-        str(home.run),
-        "nowhere",
-        "--out",
-        str(home.fresh() / "o"),
-        "--set",
+    names = "train evaluate predict inspect report sign fit graph import export-table explain models settings benchmark"
+    names = [*names.split(), "impute train", "impute apply", "forecast train", "forecast apply", "convert", "download"]
+    options = "--out --set --split --seed --part --label --key --model --coverage --threads --hide-sensors --every"
+    options += " --horizon --unknown-sensors --verify --group --statics --device --task --minutes --q --format --wide"
+    options += (
+        " --cutoff --reference --time-unit --duplicates --readings --queries --samples-file --rows --workers --data"
+    )
+    values = [
         "train.epochs=0",
-        "--split",
         "x:1",
-        "--seed",
         "-1",
         "1e9",
-        "--part",
         "all",
-        "--label",
         "age",
-        "--key",
         "",
         "\0",
-        "--model",
         "tree",
-        "--coverage",
         "2",
-        "--threads",
         "0",
-        "--hide-sensors",
         "nan",
-        "--every",
-        "--horizon",
         "p12",
-        "--unknown-sensors",
-        "--verify",
-        "--group",
         "ward",
-        "--statics",
-        "--device",
         "cuda",
-        "é",
-        "-",
-        "--",
-        "--task",
-        "regression",
     ]
-    words = [vocabulary[int(rng.integers(10))]]
-    words += [vocabulary[at] for at in rng.integers(10, len(vocabulary), size=int(rng.integers(0, 6)))]
-    if words[0] in ("train", "download") and "--out" in words:
-        words.append("--set=train.epochs=0" if words[0] == "train" else "--nothing")  # neither trains nor fetches
+    values += ["é", "-", "--", "regression", "nowhere", str(home.data), str(home.run), str(home.gaps), "csv", "hours"]
+    rest = [*options.split(), *values, str(home.fresh() / "o")]
+    words = pick(names, rng).split() + [pick(rest, rng) for _ in range(int(rng.integers(0, 6)))]
+    if words[0] in ("download", "fit", "benchmark") or "train" in words:
+        words.append("--nothing")  # neither trains nor fetches
     return command(*words)
 
 
@@ -489,8 +323,14 @@ ENTRIES: dict[str, Callable[[Rng, Home], str]] = {
     "command line": command_line,
     "archive of a data set": archive,
     "published list of files": published_list,
+    **COMMAND_ENTRIES,
 }
-SHARES = {"checkpoint, damaged": 0.1, "model with fitting checksums": 0.5, "archive of a data set": 0.5}
+SHARES = {
+    "checkpoint, damaged": 0.1,
+    "model with fitting checksums": 0.5,
+    "archive of a data set": 0.5,
+    **COMMAND_SHARES,
+}
 """How often an entry is drawn, where not 1: what takes longer is drawn less often."""
 
 

@@ -4,11 +4,12 @@ import numpy as np
 import polars as pl
 import pytest
 from closeness import assert_close
+from opened_page import foreign_markup_works
 
 from raindrop import DataError
 from raindrop.graphs.informed import EVIDENCE, InformedGraph
 from raindrop.graphs.layout import sensor_places
-from raindrop.report.graph_page import graph_page
+from raindrop.report.graph_page import graph_page, write_graph_page
 
 
 def a_graph(*rows):
@@ -47,3 +48,17 @@ def test_a_map_keeps_its_proportions():
 def test_a_position_must_be_a_number():
     with pytest.raises(DataError, match="finite numbers"):
         sensor_places(["a"], pl.DataFrame({"sensor": ["a"], "x": ["here"], "y": [0]}))
+
+
+def test_the_policy_lets_the_page_s_own_style_work_and_no_other(browser, tmp_path):
+    rows = [("<u>", "v", "lagged", 2.0, 0.2, 0.1, 0.3, 1e-4, 1e-3)]
+    path = write_graph_page(a_graph(*rows), tmp_path / "graph.html")
+    assert "unsafe" not in path.read_text(encoding="utf-8")
+    page = browser.new_page()
+    errors = []
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.goto(path.as_uri())
+    assert page.evaluate("getComputedStyle(document.querySelector('path.edge')).stroke") == "rgb(180, 83, 26)"
+    assert errors == []
+    assert foreign_markup_works(page) == []
+    page.close()

@@ -22,6 +22,7 @@ from raindrop.report import report_on_run, write_report
 from raindrop.report.cases import MAX_READINGS, Case
 from raindrop.report.numbers import digits, static_text
 from raindrop.report.page import circle, page, script_json, shortened
+from raindrop.report.policy import content_nonce
 
 # ---------------------------------------------------------------- the file
 
@@ -50,6 +51,16 @@ def test_only_the_page_s_own_scripts_may_run(text):
     assert len(hashes) == 2
     allowed = next(part for part in policy.split("; ") if part.startswith("script-src"))
     assert allowed == "script-src " + " ".join(f"'sha256-{each}'" for each in hashes)
+
+
+def test_only_the_page_s_own_styles_apply(text):
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1]
+    assert "unsafe-inline" not in policy
+    nonce = re.search(r"style-src 'nonce-([^']*)'", policy)[1]
+    markup = re.sub(r"<script.*?</script>", "", text, flags=re.S)
+    assert re.findall(r"<style[^>]*>", markup) == [f'<style nonce="{nonce}">']
+    assert ' style="' not in markup
+    assert content_nonce("other data") != nonce
 
 
 def test_the_page_has_the_values_of_the_report(text, report):

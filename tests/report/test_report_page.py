@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 from awkward import CLASSES, IDS, SENSORS, awkward_model, awkward_table, many_sensors_table
-from opened_page import Opened
+from opened_page import Opened, foreign_markup_works
 
 from raindrop.report import report_on, report_on_run, write_report
 
@@ -56,6 +56,18 @@ def test_it_opens_from_disk_without_requests_or_errors(which, browser, pages):
     drawn = opened.evaluate(heights)
     assert drawn
     assert min(drawn) > 100
+    opened.page.close()
+
+
+def test_the_policy_lets_the_page_s_own_styles_work_and_no_other(browser, pages):
+    opened = Opened(browser, pages["full"])
+    sheets = "[...document.querySelectorAll('.bk-Figure')].map((e) => e.shadowRoot.querySelector('style').sheet)"
+    assert min(opened.evaluate(f"{sheets}.map((sheet) => sheet.cssRules.length)")) > 0
+    assert opened.evaluate("new Set([...document.querySelectorAll('.swatch')].map((e) => "
+                           "getComputedStyle(e).backgroundColor)).size") > 1  # fmt: skip
+    assert opened.errors == []
+    assert foreign_markup_works(opened.page) == []
+    assert opened.errors  # the browser says what it refused
     opened.page.close()
 
 

@@ -242,6 +242,7 @@ def _trained_estimator(
     seconds = 0.0
     if store.is_trained(job.key):
         clf = load(store.run_folder(job.key))
+        _remove_checkpoint(store.run_folder(job.key))
     else:
         network = _blend_network(job, train, val, store)
         started = time.monotonic()
@@ -280,8 +281,13 @@ def _fit(
             return _fit(clf, train, val, run)
         shutil.rmtree(run)
         clf.fit(train, validation=val, run=run, resume=True)
-    (run / "checkpoint.safetensors").unlink(missing_ok=True)
+    _remove_checkpoint(run)
     return clf
+
+
+def _remove_checkpoint(run: Path) -> None:
+    """Of a finished run, which does not need it; a kill may have come before it was removed."""
+    (run / "checkpoint.safetensors").unlink(missing_ok=True)
 
 
 def apply_setting(

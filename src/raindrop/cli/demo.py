@@ -15,7 +15,7 @@ from raindrop.errors import MissingExtraError
 from raindrop.estimators.classifier import Classifier
 from raindrop.explain.information import information_graphs
 from raindrop.explain.probe import probe_graph
-from raindrop.files import refuse_to_overwrite
+from raindrop.files import atomic_folder
 from raindrop.graphs.export import write_frame
 from raindrop.graphs.graph import SensorGraph
 from raindrop.graphs.recovery import lagged_correlation, recovery
@@ -26,20 +26,28 @@ DAYS = 60.0  # of the series whose graph is found
 
 
 def run_demo(out: Path, num_samples: int, seed: int, console: Console) -> None:
-    """Create a table, train, compare, recover the graph, predict, report; everything is written to `out`."""
+    """Create a table, train, compare, recover the graph, predict, report; the folder `out` appears with all of it."""
     started = time.monotonic()
-    refuse_to_overwrite(out)
+    with atomic_folder(out) as folder:
+        _fill(folder, out, num_samples, seed, console)
+    console.print(f"The demo took {time.monotonic() - started:.0f} s; everything is in {out}.")
+    console.print(f"Next: raindrop inspect {out / 'data'}")
+    console.print(f"      raindrop evaluate {out / 'run'} {out / 'data'} --hide-sensors 0.25 0.5")
+
+
+def _fill(folder: Path, out: Path, num_samples: int, seed: int, console: Console) -> None:
+    """Do it all in `folder`, which will be called `out`."""
     planted = planted_graph(num_samples, seed=seed)
     table = planted.table
     train, val, test = table.split(seed=seed)
-    table.write(out / "data")
+    table.write(folder / "data")
     console.print(f"Created {table!r} in {out / 'data'}")
     console.print(f"Its {len(planted.edges)} planted edges determine the label; no single sensor predicts it.")
 
     trees = Classifier("trees", seed=seed).fit(train, validation=val)
     console.print("\nTraining Raindrop ...")
     raindrop = Classifier("raindrop", preset="graph", seed=seed, progress=True)
-    raindrop.fit(train, validation=val, run=out / "run", parts={"train": train, "val": val, "test": test})
+    raindrop.fit(train, validation=val, run=folder / "run", parts={"train": train, "val": val, "test": test})
     positive = raindrop.positive_
     metrics = Table("10 % unseen samples", f"AUROC ({positive})", f"AUPRC ({positive})", "accuracy")
     for name, classifier in (("trees on summaries of each sensor", trees), ("Raindrop", raindrop)):
@@ -62,23 +70,27 @@ def run_demo(out: Path, num_samples: int, seed: int, console: Console) -> None:
         scores.add_row(name, f"{score.auroc:.3f}", f"{score.auprc:.3f}", f"{score.direction:.0%}")
     console.print(scores)
 
-    raindrop.set_params(progress=False).predict_table(test).write(out / "predictions.parquet")
-    write_frame(graph.edges(), out / "edges.csv")
+    raindrop.set_params(progress=False).predict_table(test).write(folder / "predictions.parquet")
+    write_frame(graph.edges(), folder / "edges.csv")
     console.print(
         f"\nWrote the model to {out / 'run'}, predictions to {out / 'predictions.parquet'}, "
         f"edges to {out / 'edges.csv'}."
     )
-    _report(raindrop, trees, test, planted, out / "report.html", console)
-    show_sensor_graph(out, DAYS, seed, console)
-    console.print(f"The demo took {time.monotonic() - started:.0f} s.")
-    console.print(f"Next: raindrop inspect {out / 'data'}")
-    console.print(f"      raindrop evaluate {out / 'run'} {out / 'data'} --hide-sensors 0.25 0.5")
+    _report(raindrop, trees, test, planted, folder, out, console)
+    show_sensor_graph(folder, out, DAYS, seed, console)
 
 
 def _report(
-    raindrop: Classifier, trees: Classifier, test: EventTable, planted: PlantedGraph, path: Path, console: Console
+    raindrop: Classifier,
+    trees: Classifier,
+    test: EventTable,
+    planted: PlantedGraph,
+    folder: Path,
+    out: Path,
+    console: Console,
 ) -> None:
     """Write the HTML report; without the packages for it, the demo ends without a report."""
+    path = folder / "report.html"
     try:
         check_report_path(path)
     except MissingExtraError as error:
@@ -88,7 +100,8 @@ def _report(
     notes = {"Samples": "10 % that were not used for training or validation", "Planted edges": f"{truth} (synthetic)"}
     title = "Demo on synthetic data with a planted sensor graph"
     content = report_on(raindrop, test, baselines={"Trees": trees}, notes=notes, title=title)
-    console.print(f"Wrote the report to {write_report(content, path)}; open it in any browser.")
+    write_report(content, path)
+    console.print(f"Wrote the report to {out / path.name}; open it in any browser.")
 
 
 def _edge_table(graph: SensorGraph, planted: PlantedGraph) -> Table:

@@ -13,11 +13,14 @@ from raindrop.graphs.recovery import lagged_correlation, recovery
 from raindrop.report.graph_page import write_graph_page
 
 
-def show_sensor_graph(out: Path, days: float, seed: int, console: Console) -> None:
-    """Make a long series with planted edges, find them, compare with correlation, write table and page to `out`."""
+def show_sensor_graph(folder: Path, out: Path, days: float, seed: int, console: Console) -> None:
+    """Make a long series with planted edges, find them, compare with correlation, write table and page.
+
+    They are written to `folder`, which will be called `out`.
+    """
     planted = delayed_sensors(days, seed=seed)
     table = planted.table
-    table.write(out / "series")
+    table.write(folder / "series")
     console.print(f"\nCreated {table!r} in {out / 'series'}: one series, each sensor on its own clock, with gaps.")
     graph = sensor_graph(table, name="Demo: who informs whom")
     edges = Table("edge", "lag (hours)", "error removed", "q", "planted", title="Edges found (no labels, no model)")
@@ -32,5 +35,5 @@ def show_sensor_graph(out: Path, days: float, seed: int, console: Console) -> No
         score = recovery(each, planted.adjacency())
         scores.add_row(name, f"{score.auroc:.3f}", f"{score.auprc:.3f}", f"{score.direction:.0%}")
     console.print(scores)
-    page = write_graph_page(graph, out / "graph.html", unit=table.time_unit)
-    console.print(f"Wrote the graph to {page}; open it in any browser.")
+    page = write_graph_page(graph, folder / "graph.html", unit=table.time_unit)
+    console.print(f"Wrote the graph to {out / page.name}; open it in any browser.")

@@ -138,16 +138,16 @@ def apply_imputer(
         raise ConfigError("--coverage is about the intervals, which only --readings FILE has. Leave it out, or add it.")
     if out is not None:
         refuse_to_overwrite(out)
-    _check(readings, every, queries, coverage)
+    _check(readings, every, queries, coverage, may_exist=out is not None)
     imputer = load_run(run, "imputer", key=require_signature).set_params(unknown_sensors=unknown_sensors, progress=True)
     table = select_run_part(read_table(data, options), run, part, imputer)
     at = _queries(imputer, table, every, queries)
     filled = imputer.fill_readings(table, "gaps" if at is None else at, coverage=0.9 if coverage is None else coverage)
+    complete = None if out is None else filled.fill()
     if readings is not None:
-        (filled if queries else filled.with_dates()).write(readings)
+        (filled if queries else filled.with_dates()).write(readings, overwrite=False)
         console.print(f"wrote {len(filled):,} filled readings to {escape(str(readings))}")
-    if out is not None:
-        complete = filled.fill()
+    if out is not None and complete is not None:
         complete.write(out)
         added = complete.num_readings - table.num_readings
         console.print(f"wrote the table with {added:,} filled readings to {escape(str(out))}")
@@ -249,14 +249,21 @@ def _train(estimator: ReadingsEstimator, data: Path, out: Path, training: Traini
     console.print(f"for its errors: raindrop evaluate {escape(str(out))} {escape(str(data))}")
 
 
-def _check(path: Path | None, every: float | None, queries: Path | None, coverage: float | None) -> None:
-    """Raise on options that cannot be, before anything is read."""
+def _check(
+    path: Path | None, every: float | None, queries: Path | None, coverage: float | None, *, may_exist: bool = False
+) -> None:
+    """Raise on options that cannot be, before anything is read.
+
+    may_exist: the file is the first of two outputs, so a command that was killed after it may have left it.
+    """
     from raindrop.files import refuse_to_overwrite
     from raindrop.table.readings import require_suffix
     from raindrop.tasks.conformal import require_coverage
 
     if path is not None:
-        refuse_to_overwrite(require_suffix(path))
+        require_suffix(path)
+        if not may_exist:
+            refuse_to_overwrite(path)
     if every is not None and queries is not None:
         raise ConfigError("--every and --queries both say which readings to predict; give one of them.")
     if coverage is not None:

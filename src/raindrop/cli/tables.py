@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,6 +15,9 @@ from raindrop.errors import ConfigError
 
 if TYPE_CHECKING:  # polars loads only when a command needs it
     from raindrop.table.event_table import EventTable
+    from raindrop.table.split_files import Split
+
+SPLIT_FILE = "splits.parquet"
 
 
 def import_table(
@@ -41,6 +45,7 @@ def import_table(
         window: of a MEDS folder: read only so many hours before each prediction time.
     """
     from raindrop.files import refuse_to_overwrite
+    from raindrop.table.split_files import write_splits
 
     if not files:
         raise ConfigError("Which files? For example: raindrop import readings.csv samples.csv --out DATA")
@@ -52,10 +57,12 @@ def import_table(
             table = _read_meds(files, labels, codes, window, options, label, statics, group)
     for reason, number in table.dropped.items():
         console.print(f"left out {number:,} readings {escape(reason)}")
-    table.write(out)
+    split = _subjects_split(table)
+    table.write(out, beside={} if split is None else {SPLIT_FILE: partial(write_splits, splits={1: split})})
     console.print(escape(repr(table)))
     console.print(f"wrote the table to {escape(str(out))}; look at it with: raindrop inspect {escape(str(out))}")
-    _write_split(table, out)
+    if split is not None:
+        console.print(f"wrote the split of its subjects; train with --split {escape(str(out / SPLIT_FILE))}:1")
 
 
 def export_table(
@@ -139,17 +146,15 @@ def _read_meds(
     return EventTable.from_meds(files[0], labels, codes=list(codes) or None, window=window, **chosen)
 
 
-def _write_split(table: EventTable, out: Path) -> None:
-    """Write the subjects' split of a MEDS folder beside the table, where every sample is in one of its three parts."""
+def _subjects_split(table: EventTable) -> Split | None:
+    """The subjects' split of a MEDS folder, where every sample is in one of its three parts."""
     from raindrop.table.adapters.meds import SPLITS
-    from raindrop.table.split_files import Split, write_splits
+    from raindrop.table.split_files import Split
 
     if "split" not in table.samples.columns or not set(SPLITS) <= set(table.samples["split"].to_list()):
-        return
+        return None
     part = table.samples["split"]
     if not part.is_in(list(SPLITS)).all():
-        console.print("did not write the split: some samples are in none of train, tuning and held_out")
-        return
-    parts = [table[(part == name).to_numpy()] for name in SPLITS]
-    path = write_splits(out / "splits.parquet", {1: Split.from_tables(parts)})
-    console.print(f"wrote the split of its subjects; train with --split {escape(str(path))}:1")
+        console.print("does not write the split: some samples are in none of train, tuning and held_out")
+        return None
+    return Split.from_tables([table[(part == name).to_numpy()] for name in SPLITS])

@@ -74,6 +74,8 @@ class Fetcher:
         target = self.folder / remote.path
         expected = remote.sha256 or self.checksums.get(remote.path, {}).get("sha256")
         if target.exists() and expected and file_checksum(target) == expected:
+            if not listed and remote.path not in self.checksums:  # killed before it was recorded
+                self._record(remote, expected, target)
             return target
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -93,13 +95,16 @@ class Fetcher:
                 f"{str(expected)[:16]}...).\nThe publisher has changed the file, or something on the way alters it; "
                 "nothing was kept."
             )
-        size = partial.stat().st_size
         os.replace(partial, target)
         _tag_path(partial).unlink(missing_ok=True)
         if not listed:
-            self.checksums[remote.path] = {"sha256": checksum, "size": size, "address": remote.address}
-            write_json(self.folder / RECORD_NAME, dict(sorted(self.checksums.items())))
+            self._record(remote, checksum, target)
         return target
+
+    def _record(self, remote: Remote, checksum: str, target: Path) -> None:
+        size = target.stat().st_size
+        self.checksums[remote.path] = {"sha256": checksum, "size": size, "address": remote.address}
+        write_json(self.folder / RECORD_NAME, dict(sorted(self.checksums.items())))
 
     def forget(self, remote: Remote) -> None:
         """Remove a file from the record of checksums."""

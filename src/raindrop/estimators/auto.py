@@ -166,11 +166,12 @@ class _Search:
         note(self.options["progress"], f"skipping {name}: no time left")
 
     def add(self, candidate: Candidate) -> bool:
-        """Enter it; whether it is the best that can be chosen."""
+        """Enter it; whether it is the best that can be chosen, which `save` then writes together with the ranking."""
         self.result.candidates.append(candidate)
-        if self.run is not None and (self.run / "model.json").exists():
+        is_best = self.result.best is candidate
+        if not is_best and self.run is not None and (self.run / "model.json").exists():
             write_json(self.run / "ranking.json", self.about())
-        return self.result.best is candidate
+        return is_best
 
     def about(self) -> dict[str, Any]:
         """What the run's folder says of the search."""

@@ -23,9 +23,9 @@ from raindrop.batch.collate import BatchSource
 from raindrop.batch.scaling import Scaler
 from raindrop.errors import ConfigError, DataError, TrainingError
 from raindrop.estimators.inputs import shared_times_warning, time_window
-from raindrop.estimators.persistence import check_weights, refuse_other_run, smallest, write_model
+from raindrop.estimators.persistence import check_description, check_weights, refuse_other_run, smallest, write_model
 from raindrop.estimators.settings import Settings
-from raindrop.files import content_checksum, refuse_to_overwrite, run_folder
+from raindrop.files import atomic_folder, content_checksum, refuse_to_overwrite, run_folder
 from raindrop.hardware import limit_threads, resolve_device
 from raindrop.models.base import DataSpec, DirectModel, Model
 from raindrop.table.event_table import EventTable
@@ -249,8 +249,9 @@ class Estimator(Settings, ABC):
         """Write the fitted model to a new folder: safetensors and JSON, nothing that can run."""
         if not hasattr(self, "model_"):
             raise NotFittedError("This estimator is not fitted yet, so there is nothing to save.")
-        refuse_to_overwrite(Path(folder))
-        return self._write(Path(folder))
+        with atomic_folder(folder) as partial:
+            self._write(partial)
+        return Path(folder)
 
     def _write(self, folder: Path) -> Path:
         state, arrays = self._state()
@@ -284,6 +285,9 @@ class Estimator(Settings, ABC):
         cls, about: Mapping[str, Any], tensors: Mapping[str, Tensor], task: Task, split: RunSplit | None = None
     ) -> Self:
         """The estimator that `_write` described."""
+        check_description(about)
+        if not all(isinstance(label, str) for label in task.labels):
+            raise ValueError("labels have names")
         flat = {f"{group}.{name}": value for group, part in about["config"].items() for name, value in part.items()}
         self = cls._restored(about, preset=about["preset"], config=flat, seed=about["seed"])
         entry, model_config, _ = self._configs()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import torch
 from safetensors import SafetensorError
@@ -18,11 +19,75 @@ from raindrop.errors import DataError, ModelFileError, ResumeError, suggest
 from raindrop.estimators.signature import Key, require_signature
 from raindrop.files import atomic_file, content_checksum, file_checksum, read_json, to_json, write_json
 from raindrop.table.run_split import RunSplit
+from raindrop.table.time_columns import TimeUnit
 from raindrop.version import VERSION
 
 FORMAT = 2
 SPLIT_FILE = "split.parquet"
 MAX_GROWTH, FREE_NUMBERS = 16, 1 << 24  # numbers in a model by numbers in its file; a small one may hold more
+
+
+class Epoch(msgspec.Struct):
+    """What a model's history says of an epoch, or of a round of trees."""
+
+    loss: float | None = None
+    epoch: int | None = None
+    seconds: float = 0.0
+    validation: dict[str, float | None] = {}
+
+
+class TrainingData(msgspec.Struct):
+    """What a model was trained on."""
+
+    fingerprint: str
+    samples: int
+    readings: int
+    window: tuple[float, float]
+
+
+class Notes(msgspec.Struct):
+    """How a blend is mixed; other models have no notes."""
+
+    share_of_raindrop: float = 0.0
+    average_of: str = ""
+    validation: dict[str, dict[str, float | None]] = {}
+
+
+class Static(msgspec.Struct):
+    """How a static attribute is scaled, or its categories."""
+
+    name: str
+    mean: float | None
+    scale: float | None
+    categories: list[str] | None
+
+
+class Statics(msgspec.Struct):
+    """The static attributes of a scaler."""
+
+    statics: list[Static]
+
+
+class Description(msgspec.Struct):
+    """The types of what model.json says, apart from the settings, the task and the sensors, which check themselves."""
+
+    preset: str
+    seed: int
+    scaler: Statics
+    time_unit: TimeUnit
+    data: TrainingData
+    history: list[Epoch]
+    notes: Notes
+    identity: str
+    lineage: str = ""
+
+
+def check_description(about: Mapping[str, Any]) -> None:
+    """Raise a ValueError where a part of model.json has another type than it is written with."""
+    try:
+        msgspec.convert(dict(about), Description)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None
 
 
 def write_model(folder: Path, about: Mapping[str, Any], weights: Mapping[str, Tensor], split: RunSplit | None) -> Path:

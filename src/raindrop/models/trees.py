@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from raindrop.batch.batch import Batch
 from raindrop.batch.collate import BatchSource
 from raindrop.batch.summaries import details_of, summaries_of
+from raindrop.errors import ModelFileError
 from raindrop.models.base import DataSpec, DirectModel, Output
 from raindrop.models.boosting import Nodes, Samples, TreesConfig, grow
 from raindrop.tasks.boosting import BoostingProblem
@@ -82,8 +83,23 @@ class Forest(nn.Module):
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
         """The number of nodes is learned too, so the buffers take the size of what is loaded."""
-        resize_buffers(self, state_dict, prefix)
+        resize_buffers(self, state_dict, prefix, ("root", *NODE_ARRAYS))
         super()._load_from_state_dict(state_dict, prefix, *rest)
+        self._check()
+
+    def _check(self) -> None:
+        """Raise a ValueError where nodes lead nowhere, or down for longer than there are nodes."""
+        nodes = len(self.value)
+        arrays = [getattr(self, name) for name in NODE_ARRAYS]
+        inner = torch.cat([tensor.flatten() for tensor in (self.root, self.left, self.right)])
+        if (
+            any(tensor.shape != (nodes,) for tensor in arrays)
+            or self.root.ndim != 1
+            or not 0 <= int(self.depth) <= nodes
+            or bool(((inner < 0) | (inner >= nodes)).any())
+            or bool((self.feature < 0).any())
+        ):
+            raise ValueError("the nodes of its trees do not fit together")
 
 
 class Trees(DirectModel):
@@ -105,8 +121,10 @@ class Trees(DirectModel):
         self.register_buffer("baseline", torch.from_numpy(baseline.astype(np.float64)))
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
-        resize_buffers(self, state_dict, prefix)
+        resize_buffers(self, state_dict, prefix, ("output",))
         super()._load_from_state_dict(state_dict, prefix, *rest)
+        if self.output.ndim != 1 or bool(((self.output < 0) | (self.output >= len(self.baseline))).any()):
+            raise ValueError(f"its trees are for other than {len(self.baseline)} scores")
 
     # ---------------------------------------------------------------- predicting
 
@@ -118,6 +136,9 @@ class Trees(DirectModel):
 
     def score_columns(self, columns: Tensor) -> Tensor:
         """(b, column) -> (b, output) in double precision."""
+        features = self.forest.feature
+        if len(features) and int(features.max()) >= columns.shape[1]:
+            raise ModelFileError(f"Its trees look at column {int(features.max()):,}; there are {columns.shape[1]:,}.")
         return self.baseline.repeat(len(columns), 1).index_add(1, self.output, self.forest(columns))
 
     def columns(self, batch: Batch) -> Tensor:
@@ -202,8 +223,8 @@ def merge_histories(histories: Sequence[tuple[list[float], list[float]]], loss_n
     return records
 
 
-def resize_buffers(module: nn.Module, state_dict: Any, prefix: str) -> None:
-    """Give each buffer the shape of what is loaded into it."""
-    for name, buffer in list(module.named_buffers(recurse=False)):
+def resize_buffers(module: nn.Module, state_dict: Any, prefix: str, names: Sequence[str]) -> None:
+    """Give these buffers the shapes of what is loaded into them."""
+    for name in names:
         if prefix + name in state_dict:
-            setattr(module, name, buffer.new_empty(state_dict[prefix + name].shape))
+            setattr(module, name, getattr(module, name).new_empty(state_dict[prefix + name].shape))

@@ -25,6 +25,7 @@ function model(name) {
   }
   return null;
 }
+for (const bar of document.querySelectorAll("[data-width]")) bar.style.width = `${bar.dataset.width}%`;
 function listen(id, event, action) {
   if (exists(id)) byId(id).addEventListener(event, action);
 }

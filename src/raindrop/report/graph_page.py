@@ -10,6 +10,7 @@ from typing import Any
 from raindrop.files import atomic_file
 from raindrop.graphs.informed import InformedGraph
 from raindrop.graphs.layout import circle_places, sensor_places
+from raindrop.report.policy import policy_hash
 
 STYLE = """body{font:15px/1.5 system-ui,sans-serif;color:#1a2433;max-width:60rem;margin:2rem auto;padding:0 1rem}
 svg{width:100%;max-width:46rem;height:auto}
@@ -34,9 +35,10 @@ def graph_page(graph: InformedGraph, *, unit: str = "", positions: Any = None) -
         body = _picture(graph, unit, positions) + _list(graph, unit)
     if graph.untested:
         body += f"<p>Too few readings to be tested as receivers: {escape(', '.join(graph.untested))}.</p>"
-    title = escape(graph.name)
+    title, policy = escape(graph.name), f"default-src 'none'; style-src {policy_hash(STYLE)}"
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f"<meta http-equiv=\"Content-Security-Policy\" content=\"{policy}; base-uri 'none'; form-action 'none'\">"
         f"<style>{STYLE}</style></head>"
         f"<body><h1>{title}</h1><p>An arrow u → v: the past of u helps to predict v, beyond v's own past and that of "
         "all other sensors. A line without a head: the two move together at the same time. Hover over one for its "

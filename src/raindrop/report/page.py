@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
@@ -21,6 +19,7 @@ from raindrop.report.charts import PALETTE, all_charts
 from raindrop.report.content import HIDDEN_SHARES, Report
 from raindrop.report.graph_views import GraphView
 from raindrop.report.numbers import digits, percent_text, static_text
+from raindrop.report.policy import content_nonce, policy_hash
 from raindrop.report.tasks import TaskView
 
 MAX_EDGES_PER_SAMPLE = 100  # a plot with more is unreadable
@@ -39,7 +38,6 @@ def page(report: Report) -> str:
         names=report.metric_names,
         first=next(iter(view.task.metrics)),
         hidden_shares=HIDDEN_SHARES,
-        palette=PALETTE,
         history_metrics={name: report.metric_names[name] for name in view.headline[:3]},
         metric_text=view.metric_text,
     )
@@ -52,15 +50,19 @@ def render(template: str, data: Any, charts: Any, scripts: Sequence[str], **valu
     )
     here = files("raindrop.report")
     script = _element_text("\n".join(here.joinpath(name).read_text(encoding="utf-8") for name in scripts))
-    bokeh = _element_text("\n".join(Resources(mode="inline", components=["bokeh"]).js_raw))
+    before_bokeh = here.joinpath("styles.js").read_text(encoding="utf-8")
+    bokeh = _element_text("\n".join([before_bokeh, *Resources(mode="inline", components=["bokeh"]).js_raw]))
+    colours = "\n".join(f".series-{at} {{ background: {colour}; }}" for at, colour in enumerate(PALETTE))
+    content = {"data": script_json(data), "charts": script_json(charts)}
     return environment.get_template(template).render(
-        style=here.joinpath("page.css").read_text(encoding="utf-8"),
+        style=f"{here.joinpath('page.css').read_text(encoding='utf-8')}\n{colours}\n",
+        nonce=content_nonce(content["data"] + content["charts"]),
         script=script,
         bokeh=bokeh,
-        script_hashes=" ".join(map(_policy_hash, (bokeh, script))),
-        data=script_json(data),
-        charts=script_json(charts),
+        script_hashes=" ".join(map(policy_hash, (bokeh, script))),
+        num_colours=len(PALETTE),
         percent=percent_text,
+        **content,
         **values,
     )
 
@@ -68,11 +70,6 @@ def render(template: str, data: Any, charts: Any, scripts: Sequence[str], **valu
 def _element_text(text: str) -> str:
     """The text of an element as a browser sees it, which knows one kind of line ending."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def _policy_hash(text: str) -> str:
-    """How a Content-Security-Policy names the one inline script with this text."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def script_json(content: Any) -> str:

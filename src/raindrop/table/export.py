@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
 
@@ -21,23 +22,23 @@ def export(table: EventTable, out: Path, format: Format) -> list[Path]:
     refuse_existing(out, format)
     if format == "meds":
         return [write_meds(table, out)]
-    written = []
-    if table.samples.width > 1:
-        path = _samples_path(out, format)
-        _write(table.samples, path)
-        written.append(path)
-    _write(wide_frame(table) if format == "wide" else table.events(), out, as_parquet=format == "parquet")
-    return [out, *written]
+    samples_path = _samples_path(out, format)
+    has_samples = table.samples.width > 1
+    # Both are complete before either has its name, and `out` has it last: without `out` the command can be run again.
+    with atomic_file(out) as readings, ExitStack() as stack:
+        if has_samples:
+            samples = stack.enter_context(atomic_file(samples_path, overwrite=False))
+            _write(table.samples, samples, samples_path)
+        _write(wide_frame(table) if format == "wide" else table.events(), readings, out)
+    return [out, samples_path] if has_samples else [out]
 
 
 def refuse_existing(out: Path, format: Format) -> None:
-    """Raise if something that would be written exists, or the name does not fit the format."""
+    """Raise if `out` exists, or its name does not fit the format."""
     suffixes = {"csv": ".csv", "wide": ".csv", "parquet": ".parquet"}
     if format in suffixes and out.suffix != suffixes[format]:
         raise DataError(f"{out}: a file of the format '{format}' must end in {suffixes[format]}.")
     refuse_to_overwrite(out)
-    if format in suffixes:
-        refuse_to_overwrite(_samples_path(out, format))
 
 
 def wide_frame(table: EventTable) -> pl.DataFrame:
@@ -57,13 +58,12 @@ def _samples_path(out: Path, format: Format) -> Path:
     return out.with_name(f"{out.stem}.samples{'.parquet' if format == 'parquet' else '.csv'}")
 
 
-def _write(frame: pl.DataFrame, path: Path, *, as_parquet: bool | None = None) -> None:
-    as_parquet = path.suffix == ".parquet" if as_parquet is None else as_parquet
-    with atomic_file(path) as partial:
-        if as_parquet:
-            frame.write_parquet(partial, compression="zstd")
-            return
-        try:
-            frame.write_csv(partial)
-        except pl.exceptions.PolarsError as error:
-            raise DataError(f"{path}: a column cannot be written as CSV ({error}). Write Parquet instead.") from None
+def _write(frame: pl.DataFrame, partial: Path, path: Path) -> None:
+    """Write what will be called `path`, in the format of that name."""
+    if path.suffix == ".parquet":
+        frame.write_parquet(partial, compression="zstd")
+        return
+    try:
+        frame.write_csv(partial)
+    except pl.exceptions.PolarsError as error:
+        raise DataError(f"{path}: a column cannot be written as CSV ({error}). Write Parquet instead.") from None

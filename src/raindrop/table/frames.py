@@ -10,7 +10,7 @@ import polars as pl
 
 from raindrop.errors import DataError, MissingExtraError, format_count, suggest
 
-LARGEST_EXACT = 2**53, 2**24  # of float64 and float32: neighbouring whole numbers above are the same float
+LARGEST_EXACT = 2**53 - 1, 2**24 - 1  # of float64 and float32: the next whole number is the same float as the one after
 
 
 def to_polars(frame: Any, source: str) -> pl.DataFrame:

@@ -42,11 +42,11 @@ class Readings:
         """The same with date times, where the table was built from date times."""
         return replace(self, queries=self.queries.with_dates())
 
-    def write(self, path: str | os.PathLike[str]) -> Path:
-        """Write a Parquet or CSV file, by its suffix."""
+    def write(self, path: str | os.PathLike[str], *, overwrite: bool = True) -> Path:
+        """Write a Parquet or CSV file, by its suffix. overwrite: whether a file with other readings is replaced."""
         target = require_suffix(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_file(target) as partial:
+        with atomic_file(target, overwrite=overwrite) as partial:
             if target.suffix == ".csv":
                 write_csv(self.frame(), partial)
             else:

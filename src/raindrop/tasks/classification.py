@@ -189,9 +189,12 @@ class Classification(Task):
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
         weights, threshold = content["weights"], content.get("threshold")
+        classes = np.array(content["classes"])
+        if classes.ndim != 1 or classes.dtype.kind not in "biufU":
+            raise ValueError("classes are names or numbers")
         return cls(
             content["label"],
-            np.array(content["classes"]),
+            classes,
             None if weights is None else tuple(weights),
             None if threshold is None else Threshold.from_dict(threshold),
         )

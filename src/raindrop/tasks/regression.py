@@ -178,6 +178,9 @@ class Regression(Task):
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
         labels, centre, scale = (tuple(content[name]) for name in ("labels", "centre", "scale"))
+        numbers = all(isinstance(number, (int, float)) for number in (*centre, *scale))
+        if not numbers or not len(labels) == len(centre) == len(scale):
+            raise ValueError("each quantity has a centre and a scale")
         return cls(labels, content["loss"], centre, scale)
 
 

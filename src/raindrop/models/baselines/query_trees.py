@@ -42,6 +42,11 @@ class QueryTrees(Trees):
         self.register_buffer("scales", torch.tensor(SCALES))
         self.register_buffer("neighbours", torch.zeros(spec.num_sensors, size, dtype=torch.int64))
 
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+        if bool(((self.neighbours < 0) | (self.neighbours >= len(self.interval))).any()):
+            raise ValueError("a neighbour is no sensor")
+
     def fit(self, training: BatchSource, validation: BatchSource | None, seed: int) -> list[dict[str, Any]]:
         self.interval.copy_(torch.from_numpy(typical_intervals(training.table)))
         correlation = correlations(training, len(self.interval))
@@ -67,8 +72,7 @@ class QueryTrees(Trees):
 
     def forward(self, batch: Batch) -> Output:
         columns, line = self._describe(batch)
-        correction = self.baseline.repeat(len(columns), 1).index_add(1, self.output, self.forest(columns))
-        scores = line[:, None] + correction.float()
+        scores = line[:, None] + self.score_columns(columns).float()
         return Output(scores, scores, scores.new_zeros(()))
 
     def _describe(self, batch: Batch) -> tuple[Tensor, Tensor]:

@@ -46,7 +46,6 @@ def page(report: ReadingsReport) -> str:
         metrics=METRICS,
         names=list(report.scores[0].metrics) if report.scores else [],
         horizons=has_horizons(report),
-        palette=PALETTE,
         history_metrics=HISTORY,
         metric_text=lambda _, value: share_text(value),
     )
