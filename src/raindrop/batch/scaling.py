@@ -7,7 +7,7 @@ Means and scales are float64 and so is the arithmetic; only the scaled result be
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +51,11 @@ class StaticColumn:
             )
         number = (_to_number(column) - self.mean) / self.scale
         return _to_float32(number.fill_null(0.0).to_numpy())[:, None]
+
+    def plain(self, column: pl.Series) -> list[Any]:
+        """The column as numbers or text that can be written anywhere, None where missing; `encode` gives the same."""
+        self.encode(column)  # an error where it cannot be encoded
+        return (_to_number(column) if self.categories is None else _to_category(column)).to_list()
 
 
 @dataclass(frozen=True)
@@ -124,13 +129,7 @@ class Scaler:
             readings = np.bincount(table.sensor[table.rows()], minlength=len(codes))[unknown]
             if readings.any():
                 present = [table.sensors[code] for code in unknown[readings > 0]]
-                subject = "1 sensor was" if len(present) == 1 else f"{len(present)} sensors were"
-                raise DataError(
-                    f"{subject} not read in training (first: '{present[0]}'; "
-                    f"{format_count(int(readings.sum()), table.num_readings, 'readings')}).\n"
-                    "Rename them to the names used in training, or ignore them with unknown_sensors='ignore' "
-                    "(--unknown-sensors ignore)."
-                )
+                raise unknown_sensors_error(present, int(readings.sum()), table.num_readings)
         return codes
 
     def to_dict(self) -> dict[str, Any]:
@@ -160,6 +159,16 @@ class Scaler:
         ):
             raise ValueError("sensors have names, and each its mean and scale")
         return cls(tuple(content["sensors"]), mean, scale, observed, tuple(statics))
+
+
+def unknown_sensors_error(names: Sequence[str], readings: int, total: int) -> DataError:
+    """The error for so many readings of sensors that were not read in training."""
+    subject = "1 sensor was" if len(names) == 1 else f"{len(names)} sensors were"
+    return DataError(
+        f"{subject} not read in training (first: '{names[0]}'; {format_count(readings, total, 'readings')}).\n"
+        "Rename them to the names used in training, or ignore them with unknown_sensors='ignore' "
+        "(--unknown-sensors ignore)."
+    )
 
 
 def is_number(column: pl.Series) -> bool:
