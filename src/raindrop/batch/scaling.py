@@ -42,7 +42,7 @@ class StaticColumn:
         if self.categories is not None:
             values = np.array(_to_category(column).to_list(), dtype=object)
             return np.asarray(values[:, None] == np.array(self.categories, dtype=object), dtype=np.float32)
-        if column.dtype == pl.String and not column.count():  # nothing is known, so nothing is of the wrong type
+        if column.dtype == pl.String and column.null_count() == len(column):  # nothing known is nothing of a wrong type
             column = column.cast(pl.Float64)
         if not is_number(column):
             raise DataError(
@@ -50,12 +50,14 @@ class StaticColumn:
                 "Turn it into numbers, empty where unknown."
             )
         number = (_to_number(column) - self.mean) / self.scale
-        return _to_float32(number.fill_null(0.0).to_numpy())[:, None]
+        return _to_float32(np.where(np.isnan(number), 0.0, number))[:, None]
 
     def plain(self, column: pl.Series) -> list[Any]:
         """The column as numbers or text that can be written anywhere, None where missing; `encode` gives the same."""
         self.encode(column)  # an error where it cannot be encoded
-        return (_to_number(column) if self.categories is None else _to_category(column)).to_list()
+        if self.categories is not None:
+            return _to_category(column).to_list()
+        return [None if np.isnan(number) else number for number in _to_number(column).tolist()]
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ class Scaler:
                 RaindropWarning,
                 stacklevel=2,
             )
-        samples = table.samples.with_columns(pl.lit(None).alias(name) for name in absent)
+        samples = table.samples.with_columns(pl.lit(None).alias(name) for name in absent) if absent else table.samples
         parts = [column.encode(samples[column.name]) for column in self.statics]
         return np.concatenate(parts, axis=1) if parts else np.zeros((len(table), 0), dtype=np.float32)
 
@@ -186,14 +188,15 @@ def _to_float32(scaled: Float64) -> Float32:
     return np.clip(scaled, -LARGEST, LARGEST).astype(np.float32)
 
 
-def _to_number(column: pl.Series) -> pl.Series:
-    """The column as numbers; null where the value is missing."""
-    number = column.cast(pl.Float64).fill_nan(None)
-    wrong = ~number.cast(pl.Float32).is_finite()
+def _to_number(column: pl.Series) -> Float64:
+    """The column as numbers; NaN where the value is missing."""
+    number: Float64 = column.cast(pl.Float64).to_numpy()
+    with np.errstate(over="ignore"):
+        wrong = np.isinf(number.astype(np.float32))
     if wrong.any():
         raise DataError(
             f"samples: static '{column.name}' is infinite in {format_count(int(wrong.sum()), len(column), 'rows')} "
-            f"(first: row {int(wrong.arg_max() or 0) + 1:,}); leave them empty or fix the export."
+            f"(first: row {int(wrong.argmax()) + 1:,}); leave them empty or fix the export."
         )
     return number
 
@@ -211,7 +214,8 @@ def _to_category(column: pl.Series) -> pl.Series:
 
 def _fit_static(column: pl.Series) -> StaticColumn:
     if is_number(column):
-        number = _to_number(column).drop_nulls().to_numpy()
+        number = _to_number(column)
+        number = number[~np.isnan(number)]
         if not len(number):
             return StaticColumn(column.name)
         mean = float(number.mean())

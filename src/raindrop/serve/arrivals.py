@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,11 @@ READINGS, SAMPLES = "readings", "samples"  # the names of the two frames in mess
 LARGEST = float(np.finfo(np.float32).max)
 
 
+def is_dated(clock: str) -> bool:
+    """Whether times on this clock (`Arrivals.clock`) are date times."""
+    return clock.startswith("date times")
+
+
 @dataclass(frozen=True)
 class Arrivals:
     """Readings in the order in which they came; times are numbers, or microseconds since 1970 where `clock` says so."""
@@ -37,6 +42,25 @@ class Arrivals:
 
     def __len__(self) -> int:
         return len(self.owner)
+
+    def only(self, kept: NDArray[np.bool_]) -> Arrivals:
+        """Some of the readings."""
+        if kept.all():
+            return self
+        columns = {name: getattr(self, name)[kept] for name in ("owner", "time", "sensor", "value")}
+        return replace(self, **columns)
+
+    def entry(self) -> dict[str, Any]:
+        """As an entry of a journal."""
+        columns = {name: getattr(self, name).tobytes() for name in ("owner", "time", "sensor", "value")}
+        return {"ids": self.ids, "sensors": self.sensors, "clock": self.clock, **columns}
+
+    @classmethod
+    def from_entry(cls, entry: Mapping[str, Any]) -> Arrivals:
+        """What `entry` gave."""
+        codes = {name: np.frombuffer(entry[name], dtype=np.int64) for name in ("owner", "sensor")}
+        numbers = {name: np.frombuffer(entry[name]) for name in ("time", "value")}
+        return cls(ids=entry["ids"], sensors=entry["sensors"], clock=entry["clock"], **codes, **numbers)
 
     def describe(self, row: int) -> str:
         """One reading, for a message."""
@@ -126,9 +150,16 @@ class Attributes:
             raise DataError(f"{SAMPLES}: cutoff and reference are {' and '.join(sorted(clocks))}; give both alike.")
         return cls(ids.to_list(), statics, times, clocks.pop() if clocks else "")
 
-    def of(self, at: int) -> Mapping[str, Any]:
-        """The statics of one row, by name."""
-        return {name: column[at] for name, column in self.statics.items()}
+    def entry(self) -> dict[str, Any]:
+        """As an entry of a journal."""
+        times = {name: column.tobytes() for name, column in self.times.items()}
+        return {"ids": self.ids, "statics": self.statics, "times": times, "clock": self.clock}
+
+    @classmethod
+    def from_entry(cls, entry: Mapping[str, Any]) -> Attributes:
+        """What `entry` gave."""
+        times = {name: np.frombuffer(column) for name, column in entry["times"].items()}
+        return cls(entry["ids"], entry["statics"], times, entry["clock"])
 
 
 def _clean(column: pl.Series) -> pl.Series:
