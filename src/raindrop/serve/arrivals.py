@@ -58,9 +58,15 @@ class Arrivals:
     @classmethod
     def from_entry(cls, entry: Mapping[str, Any]) -> Arrivals:
         """What `entry` gave."""
-        codes = {name: np.frombuffer(entry[name], dtype=np.int64) for name in ("owner", "sensor")}
-        numbers = {name: np.frombuffer(entry[name]) for name in ("time", "value")}
-        return cls(ids=entry["ids"], sensors=entry["sensors"], clock=entry["clock"], **codes, **numbers)
+        return cls(
+            ids=entry["ids"],
+            owner=np.frombuffer(entry["owner"], dtype=np.int64),
+            time=np.frombuffer(entry["time"]),
+            sensors=entry["sensors"],
+            sensor=np.frombuffer(entry["sensor"], dtype=np.int64),
+            value=np.frombuffer(entry["value"]),
+            clock=entry["clock"],
+        )
 
     def describe(self, row: int) -> str:
         """One reading, for a message."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -85,7 +86,7 @@ class LiveSamples:
         )
         counts = Counts(repeated=repeated)
         starts = np.flatnonzero(np.diff(owner, prepend=-1)).tolist()
-        for start, stop in zip(starts, [*starts[1:], len(owner)], strict=True):
+        for start, stop in pairwise([*starts, len(owner)]):
             name, rows = arrivals.ids[owner[start]], slice(start, stop)
             sample = self._touch(name)
             new, corrected, repeated = sample.add(time[rows], sensor[rows], value[rows])

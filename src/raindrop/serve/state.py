@@ -14,7 +14,7 @@ from safetensors.numpy import load_file, save_file
 
 from raindrop.errors import DataError, first_line
 from raindrop.files import atomic_file
-from raindrop.serve.live_samples import LiveSample
+from raindrop.serve.live_sample import LiveSample
 
 STATE = "state.safetensors"
 FORMAT = "raindrop stream 1"

@@ -173,7 +173,9 @@ class Stream:
         With `samples`, those of these samples, changed or not. `coverage` is that of `predict_table`.
         """
         if not isinstance(self.model, SampleEstimator):
-            raise ConfigError(f"A {type(self.model).__name__} has no scores; ask it with readings_at or fill.")
+            raise ConfigError(
+                f"The model ({type(self.model).__name__}) predicts readings; ask it with readings_at or fill."
+            )
         names = self.changed if samples is None else samples
         predictions = self.model.predict_table(self.table(names), coverage=coverage)
         for name in names:
@@ -192,12 +194,14 @@ class Stream:
         """What an imputer fills in the gaps of live samples, all or these, as its `fill_readings` with a table does."""
         model = self._answering()
         if not isinstance(model, Imputer):
-            raise ConfigError(f"A {type(model).__name__} fills no gaps; ask it with readings_at, or an Imputer.")
+            raise ConfigError(
+                f"The model ({type(model).__name__}) fills no gaps; ask it with readings_at, or an Imputer."
+            )
         return model.fill_readings(self.table(samples), at, coverage=coverage)
 
     def _answering(self) -> ReadingsEstimator:
         if not isinstance(self.model, ReadingsEstimator):
-            raise ConfigError(f"A {type(self.model).__name__} predicts no readings; it has scores().")
+            raise ConfigError(f"The model ({type(self.model).__name__}) predicts no readings; it has scores().")
         return self.model
 
     def table(self, samples: Sequence[str] | None = None) -> EventTable:
