@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from raindrop.estimators import Classifier, Forecaster, Imputer, MultiLabelClassifier, Regressor, load
     from raindrop.estimators.auto import auto
     from raindrop.graphs import InformedGraph, SensorGraph, SensorGraphs, sensor_graph
+    from raindrop.serve import Stream
     from raindrop.table import EventTable, Readings, grid
     from raindrop.tasks.predictions import Predictions
     from raindrop.tasks.threshold import CostRatio, Sensitivity
@@ -34,6 +35,7 @@ __all__ = [
     "Sensitivity",
     "SensorGraph",
     "SensorGraphs",
+    "Stream",
     "__version__",
     "auto",
     "grid",
@@ -57,6 +59,7 @@ _MODULES = {
     "SensorGraph": "raindrop.graphs",
     "SensorGraphs": "raindrop.graphs",
     "Sensitivity": "raindrop.tasks.threshold",
+    "Stream": "raindrop.serve",
     "grid": "raindrop.table",
     "load": "raindrop.estimators",
     "sensor_graph": "raindrop.graphs",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal, get_args
+from functools import lru_cache
+from typing import Any, Literal, get_args
 
 from raindrop.errors import ConfigError, suggest
 
@@ -32,16 +34,26 @@ def resolve_device(name: str) -> str:
 def limit_threads(threads: int | None) -> Iterator[None]:
     """Compute with so many threads for a while; None lets `preferred_threads` choose. Restored afterwards."""
     import torch
-    from threadpoolctl import threadpool_limits
 
     wanted = preferred_threads() if threads is None else threads
-    before = torch.get_num_threads()
-    with threadpool_limits(limits=wanted):
+    before, pools = torch.get_num_threads(), _thread_pools(len(sys.modules))
+    if before == wanted and all(library.num_threads == wanted for library in pools.lib_controllers):
+        yield
+        return
+    with pools.limit(limits=wanted):
         torch.set_num_threads(wanted)
         try:
             yield
         finally:
             torch.set_num_threads(before)
+
+
+@lru_cache(maxsize=1)
+def _thread_pools(num_modules: int) -> Any:
+    """The libraries with threads of their own; looked for again where modules were imported since, as it takes long."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def preferred_threads() -> int:

@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from raindrop.batch.ragged import Blocks, Segments
@@ -112,20 +114,24 @@ class Batch:
     def following(self) -> Tensor:
         """(s, sensor) the first reading of the sensor in the same sample after timestamp s; -1 where none follows."""
         number = len(self.value)
-        first = torch.full((self.num_steps + 1, self.num_sensors), number, device=self.value.device)
-        first[:-1].view(-1)[self.cell] = torch.arange(number, device=self.value.device)
-        first = first.flip(0).cummin(0).values.flip(0)[1:]  # of any sample: readings lie in order
-        owner = torch.cat([self.sample, self.sample.new_full((1,), -1)])
-        return first.masked_fill(owner[first] != self.step_sample[:, None], -1)
+        first = np.full((self.num_steps + 1, self.num_sensors), number)
+        first.reshape(-1)[self.cell.numpy(force=True)] = np.arange(number)
+        first = np.minimum.accumulate(first[::-1], axis=0)[::-1][1:]  # of any sample: readings lie in order
+        return self._in_same_sample(np.where(first < number, first, -1))
 
     @cached_property
     def previous(self) -> Tensor:
         """(s, sensor) the latest reading of the sensor in the same sample up to timestamp s; -1 where there is none."""
-        latest = torch.full((self.num_steps, self.num_sensors), -1, device=self.value.device)
-        latest.view(-1)[self.cell] = torch.arange(len(self.value), device=self.value.device)
-        latest = latest.cummax(0).values  # of any sample: readings lie in order
-        owner = torch.cat([self.sample, self.sample.new_full((1,), -1)])
-        return latest.masked_fill(owner[latest] != self.step_sample[:, None], -1)
+        latest = np.full((self.num_steps, self.num_sensors), -1)
+        latest.reshape(-1)[self.cell.numpy(force=True)] = np.arange(len(self.value))
+        return self._in_same_sample(np.maximum.accumulate(latest, axis=0))  # of any sample: readings lie in order
+
+    def _in_same_sample(self, reading: NDArray[np.int64]) -> Tensor:
+        """Readings (s, sensor), -1 where they are of another sample than the timestamp."""
+        if self.num_samples > 1:
+            owner = np.append(self.sample.numpy(force=True), -1)
+            reading = np.where(owner[reading] == self.step_sample.numpy(force=True)[:, None], reading, -1)
+        return torch.from_numpy(reading).to(self.value.device)
 
     @cached_property
     def rank(self) -> Tensor:
@@ -149,6 +155,8 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device, but for its times: not every device has double precision."""
+        if self.value.device == torch.device(device):
+            return self
         moved: dict[str, Any] = {
             name: value.to(device)
             for name in self.__dataclass_fields__

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -173,13 +174,12 @@ def _scan(value: Tensor, decay: Tensor, longest: int) -> Side:
 def _recurrence(x: Tensor, decay: Tensor, longest: int) -> Tensor:
     """y_i = decay_i y_(i-1) + x_i for all i at once, by doubling: after round r, y_i covers the last 2^r readings.
 
-    x, decay (n, ...); a series starts where decay is 0, and none is longer than `longest`.
+    x, decay (n, ...); a series starts where decay is 0, as it is at first, and none is longer than `longest`.
     """
-    total, reach, step = x.clone(), decay.clone(), 1
+    total, reach, step = x, decay, 1
     while step < longest:
-        total[step:] = total[step:] + reach[step:] * total[:-step]
-        reach[step:] = reach[step:] * reach[:-step]
-        reach[:step] = 0.0
+        total = torch.cat([total[:step], torch.addcmul(total[step:], reach[step:], total[:-step])])
+        reach = torch.cat([reach[:step], reach[step:] * reach[:-step]])
         step *= 2
     return total
 
@@ -208,34 +208,39 @@ def decaying_average(batch: Batch, x: Tensor, interval: Tensor, scales: Tensor) 
     rows, counts = batch.senders.rows, batch.senders.counts
     if not len(rows):
         return x
-    first = torch.zeros(len(rows), dtype=torch.bool, device=x.device)
-    first[batch.senders.offsets[counts > 0]] = True
-    time = batch.time[batch.step.cpu()][rows.cpu()]
-    gap = torch.diff(time, prepend=time[:1]).to(x.device, x.dtype) / interval[batch.sensor[rows]]
-    decay = torch.exp(-gap[:, None] / scales).masked_fill(first[:, None], 0.0)[..., None]  # (n, k, 1)
-    longest = int(counts.max())
-    total: Tensor = _Recurrence.apply(x[rows], decay, longest)  # type: ignore[no-untyped-call]
-    average = total / _recurrence(torch.ones_like(decay), decay, longest)
+    order, size = rows.numpy(force=True), counts.numpy(force=True)
+    time = batch.time.numpy()[batch.step.numpy(force=True)[order]]
+    gap = np.diff(time, prepend=time[:1]) / interval.numpy(force=True)[batch.sensor.numpy(force=True)[order]]
+    gap[(np.cumsum(size) - size)[size > 0]] = np.inf  # nothing before the first reading of a series
+    decay = torch.from_numpy(np.exp(-gap[:, None] / scales.numpy(force=True))[..., None]).to(x.device, x.dtype)
+    longest = int(size.max())
+    with_ones = torch.cat([x[rows], torch.ones_like(decay)], dim=-1)  # the sums of x, and of the weights
+    total: Tensor
+    if torch.is_grad_enabled():
+        total = _Recurrence.apply(with_ones, decay, longest)  # type: ignore[no-untyped-call]
+    else:
+        total = _recurrence(with_ones, decay, longest)
+    average = total[..., :-1] / total[..., -1:]
     return torch.empty_like(average).index_copy(0, rows, average)
 
 
 class Neighbours:
-    """The readings of each sensor before and after each timestamp of a batch: (s, u) each.
+    """The readings of each sensor before and after each timestamp of a batch: (s, u) each, ages as NumPy arrays.
 
     A reading at the very timestamp counts as before, with an age of 0.
     """
 
     def __init__(self, batch: Batch, interval: Tensor):
         self.previous, self.following = batch.previous, batch.following  # positions of readings, -1 for none
-        read_at = batch.time[batch.step.cpu()]  # (n,) double, on the CPU, as all times
-        padded = torch.cat([read_at, read_at.new_zeros(1)])
-        now = batch.time[:, None]
-        age, wait = now - padded[self.previous.cpu()], padded[self.following.cpu()] - now
-        has_previous, has_following = (self.previous >= 0).cpu(), (self.following >= 0).cpu()
-        share = torch.where(has_previous & has_following, age / (age + wait), (~has_previous).double())
-        device, kind = batch.value.device, batch.value.dtype
-        self.share = share.to(device, kind)  # of the way from the reading before to the one after
-        self.age, self.wait = (  # in units of the sensor's typical interval; inf where there is no reading
-            (x / interval.cpu()).masked_fill(~has, torch.inf).to(device, kind)
-            for x, has in ((age, has_previous), (wait, has_following))
-        )
+        previous, following = self.previous.numpy(force=True), self.following.numpy(force=True)
+        has_previous, has_following = previous >= 0, following >= 0
+        time = batch.time.numpy()  # double, as all times
+        read_at, now = np.append(time[batch.step.numpy(force=True)], 0.0), time[:, None]
+        age, wait = now - read_at[previous], read_at[following] - now
+        between = has_previous & has_following
+        self.share = np.where(between, age / np.where(between, age + wait, 1.0), ~has_previous)
+        """Of the way from the reading before to the one after."""
+        typical = interval.numpy(force=True)
+        self.age = np.where(has_previous, age / typical, np.inf)
+        self.wait = np.where(has_following, wait / typical, np.inf)
+        """In units of the sensor's typical interval; inf where there is no reading."""

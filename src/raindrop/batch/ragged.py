@@ -53,40 +53,54 @@ class Segments:
 
     index: Tensor  # (n,) segment of each row
     num_segments: int
-    rows: Tensor  # (n,) rows sorted by segment
-    offsets: Tensor  # (num_segments,) where each segment starts in `rows`
+    is_sorted: bool = False  # a promise that `index` never decreases
 
     @classmethod
     def from_index(cls, index: Tensor, num_segments: int, *, is_sorted: bool = False) -> Segments:
         """Segments from the segment of each row; `is_sorted` promises that `index` never decreases."""
-        rows = torch.arange(len(index), device=index.device) if is_sorted else torch.argsort(index, stable=True)
-        counts = torch.bincount(index, minlength=num_segments)
-        return cls(index, num_segments, rows, torch.cumsum(counts, 0) - counts)
+        return cls(index, num_segments, is_sorted)
+
+    @cached_property
+    def rows(self) -> Tensor:
+        """(n,) rows sorted by segment."""
+        if self.is_sorted:
+            return torch.arange(len(self.index), device=self.index.device)
+        return torch.argsort(self.index, stable=True)
 
     @cached_property
     def counts(self) -> Tensor:
         """(num_segments,) rows per segment."""
         return torch.bincount(self.index, minlength=self.num_segments)
 
+    @cached_property
+    def offsets(self) -> Tensor:
+        """(num_segments,) where each segment starts in `rows`."""
+        return torch.cumsum(self.counts, 0) - self.counts
+
     def sum(self, x: Tensor) -> Tensor:
         """(n, ...) -> (num_segments, ...): the sum of each segment's rows."""
+        if not torch.is_grad_enabled():
+            return _gather_sum(x, self.rows, self.offsets)
         out: Tensor = _Sum.apply(x, self)  # type: ignore[no-untyped-call]
         return out
 
     def broadcast(self, y: Tensor) -> Tensor:
         """(num_segments, ...) -> (n, ...): each row gets the entry of its segment."""
+        if not torch.is_grad_enabled():
+            return y.index_select(0, self.index)
         out: Tensor = _Broadcast.apply(y, self)  # type: ignore[no-untyped-call]
         return out
 
-    def softmax(self, scores: Tensor, present: Tensor) -> Tensor:
-        """Softmax of scores (n, k) over the rows of each segment where present (n, k); 0 elsewhere."""
+    def softmax(self, scores: Tensor, present: Tensor | None = None) -> Tensor:
+        """Softmax of scores (n, k) over the rows of each segment where present (n, k), by default all; 0 elsewhere."""
         with torch.no_grad():
             top = scores.new_full((self.num_segments, *scores.shape[1:]), -torch.inf)
-            masked = scores.masked_fill(~present, -torch.inf)
+            masked = scores if present is None else scores.masked_fill(~present, -torch.inf)
             index = self.index.view(-1, *[1] * (scores.dim() - 1)).expand_as(scores)
             top = top.scatter_reduce(0, index, masked, "amax").clamp_min(torch.finfo(scores.dtype).min)
         # Masked before exp, so that no inf * 0 appears in the gradient.
-        weight = (scores - self.broadcast(top)).masked_fill(~present, -torch.inf).exp()
+        weight = scores - self.broadcast(top)
+        weight = (weight if present is None else weight.masked_fill(~present, -torch.inf)).exp()
         total = self.sum(weight).clamp_min(1.0)  # the largest score has weight 1, so only an empty segment has less
         return weight / self.broadcast(total)
 

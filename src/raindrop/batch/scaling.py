@@ -7,7 +7,7 @@ Means and scales are float64 and so is the arithmetic; only the scaled result be
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +42,7 @@ class StaticColumn:
         if self.categories is not None:
             values = np.array(_to_category(column).to_list(), dtype=object)
             return np.asarray(values[:, None] == np.array(self.categories, dtype=object), dtype=np.float32)
-        if column.dtype == pl.String and not column.count():  # nothing is known, so nothing is of the wrong type
+        if column.dtype == pl.String and column.null_count() == len(column):  # nothing known is nothing of a wrong type
             column = column.cast(pl.Float64)
         if not is_number(column):
             raise DataError(
@@ -50,7 +50,14 @@ class StaticColumn:
                 "Turn it into numbers, empty where unknown."
             )
         number = (_to_number(column) - self.mean) / self.scale
-        return _to_float32(number.fill_null(0.0).to_numpy())[:, None]
+        return _to_float32(np.where(np.isnan(number), 0.0, number))[:, None]
+
+    def plain(self, column: pl.Series) -> list[Any]:
+        """The column as numbers or text that can be written anywhere, None where missing; `encode` gives the same."""
+        self.encode(column)  # an error where it cannot be encoded
+        if self.categories is not None:
+            return _to_category(column).to_list()
+        return [None if np.isnan(number) else number for number in _to_number(column).tolist()]
 
 
 @dataclass(frozen=True)
@@ -107,7 +114,7 @@ class Scaler:
                 RaindropWarning,
                 stacklevel=2,
             )
-        samples = table.samples.with_columns(pl.lit(None).alias(name) for name in absent)
+        samples = table.samples.with_columns(pl.lit(None).alias(name) for name in absent) if absent else table.samples
         parts = [column.encode(samples[column.name]) for column in self.statics]
         return np.concatenate(parts, axis=1) if parts else np.zeros((len(table), 0), dtype=np.float32)
 
@@ -124,13 +131,7 @@ class Scaler:
             readings = np.bincount(table.sensor[table.rows()], minlength=len(codes))[unknown]
             if readings.any():
                 present = [table.sensors[code] for code in unknown[readings > 0]]
-                subject = "1 sensor was" if len(present) == 1 else f"{len(present)} sensors were"
-                raise DataError(
-                    f"{subject} not read in training (first: '{present[0]}'; "
-                    f"{format_count(int(readings.sum()), table.num_readings, 'readings')}).\n"
-                    "Rename them to the names used in training, or ignore them with unknown_sensors='ignore' "
-                    "(--unknown-sensors ignore)."
-                )
+                raise unknown_sensors_error(present, int(readings.sum()), table.num_readings)
         return codes
 
     def to_dict(self) -> dict[str, Any]:
@@ -162,6 +163,16 @@ class Scaler:
         return cls(tuple(content["sensors"]), mean, scale, observed, tuple(statics))
 
 
+def unknown_sensors_error(names: Sequence[str], readings: int, total: int) -> DataError:
+    """The error for so many readings of sensors that were not read in training."""
+    subject = "1 sensor was" if len(names) == 1 else f"{len(names)} sensors were"
+    return DataError(
+        f"{subject} not read in training (first: '{names[0]}'; {format_count(readings, total, 'readings')}).\n"
+        "Rename them to the names used in training, or ignore them with unknown_sensors='ignore' "
+        "(--unknown-sensors ignore)."
+    )
+
+
 def is_number(column: pl.Series) -> bool:
     """Whether a static column is scaled as a number (true/false included) rather than encoded as a category."""
     return column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.Null)
@@ -177,14 +188,15 @@ def _to_float32(scaled: Float64) -> Float32:
     return np.clip(scaled, -LARGEST, LARGEST).astype(np.float32)
 
 
-def _to_number(column: pl.Series) -> pl.Series:
-    """The column as numbers; null where the value is missing."""
-    number = column.cast(pl.Float64).fill_nan(None)
-    wrong = ~number.cast(pl.Float32).is_finite()
+def _to_number(column: pl.Series) -> Float64:
+    """The column as numbers; NaN where the value is missing."""
+    number: Float64 = column.cast(pl.Float64).to_numpy()
+    with np.errstate(over="ignore"):
+        wrong = np.isinf(number.astype(np.float32))
     if wrong.any():
         raise DataError(
             f"samples: static '{column.name}' is infinite in {format_count(int(wrong.sum()), len(column), 'rows')} "
-            f"(first: row {int(wrong.arg_max() or 0) + 1:,}); leave them empty or fix the export."
+            f"(first: row {int(wrong.argmax()) + 1:,}); leave them empty or fix the export."
         )
     return number
 
@@ -202,7 +214,8 @@ def _to_category(column: pl.Series) -> pl.Series:
 
 def _fit_static(column: pl.Series) -> StaticColumn:
     if is_number(column):
-        number = _to_number(column).drop_nulls().to_numpy()
+        number = _to_number(column)
+        number = number[~np.isnan(number)]
         if not len(number):
             return StaticColumn(column.name)
         mean = float(number.mean())

@@ -197,16 +197,13 @@ class ReadingsEstimator(Estimator):
             return np.zeros((0, len(self.task_.levels)), dtype=np.float32), np.zeros(0)
         source = self._source(queries)
         device = resolve_device(self.device)
-        self.model_.to(device)
         with limit_threads(self.threads):
             scores = self.task_.predict(scores_of(self.model_, source, device, show=self.progress))
         distance = source.in_asked_order(source.distance) / self.interval_[self._codes(queries)]
         return source.in_asked_order(scores), distance
 
     def _run(self, source: QueryWindows) -> Iterator[tuple[Batch, Output]]:
-        device = resolve_device(self.device)
-        self.model_.to(device)
-        return run_model(self.model_, source, device)
+        return run_model(self.model_, source, resolve_device(self.device))
 
     def _source(self, queries: QueryTable, values: NDArray[np.float64] | None = None) -> QueryWindows:
         table = self._visible(queries.table)

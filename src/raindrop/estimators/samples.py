@@ -139,9 +139,7 @@ class SampleEstimator(Estimator):
 
     def run_model(self, X: EventTable) -> Iterator[tuple[Batch, Output]]:
         """Each batch of the samples, in order, with the model's output for it, without gradients."""
-        data, device = self._data(X), resolve_device(self.device)
-        self.model_.to(device)
-        return run_model(self.model_, data, device)
+        return run_model(self.model_, self._data(X), resolve_device(self.device))
 
     def batches(self, X: EventTable) -> Iterator[Batch]:
         """The table as the model sees it, a few samples at a time, in order."""
@@ -186,7 +184,6 @@ class SampleEstimator(Estimator):
         if not len(data):
             return self._calibrated(self.task_.predict(torch.zeros(0, self.task_.num_outputs)))
         device = resolve_device(self.device)
-        self.model_.to(device)
         with limit_threads(self.threads):
             scores = scores_of(self.model_, data, device, show=self.progress)
         wrong = np.flatnonzero(~scores.isfinite().all(1).numpy())

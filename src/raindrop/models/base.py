@@ -60,6 +60,11 @@ class Model(nn.Module, ABC):
     def forward(self, batch: Batch) -> Output:
         """Scores, and whatever else the model offers."""
 
+    def score_batch(self, batch: Batch) -> Tensor:
+        """Only the scores; a model may leave out work that they do not need, such as that for its graph."""
+        scores: Tensor = self(batch).scores
+        return scores
+
     needs_shared_times = False
     """Whether sensors exchange information only where they are read at the same time."""
 

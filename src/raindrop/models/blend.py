@@ -63,9 +63,16 @@ class Blend(Model):
         output = cast(Output, self.raindrop(batch, keep))
         if self.training:
             return output  # the training loop trains the network as it would alone
-        trees = self.trees(batch).scores
-        scores = self.task.mix(output.scores, trees, float(self.share), bool(self.of_scores))
-        return replace(output, scores=scores, members=None)
+        return replace(output, scores=self._mixed(output.scores, self.trees(batch).scores), members=None)
+
+    def score_batch(self, batch: Batch) -> Tensor:
+        """The scores without the network's graph."""
+        if self.training:
+            return self.raindrop.score_batch(batch)
+        return self._mixed(self.raindrop.score_batch(batch), self.trees(batch).scores)
+
+    def _mixed(self, raindrop: Tensor, trees: Tensor) -> Tensor:
+        return self.task.mix(raindrop, trees, float(self.share), bool(self.of_scores))
 
     def prepare(self, training: BatchSource, validation: BatchSource | None, seed: int) -> None:
         """Grow the trees first, so that a problem with them shows before the network's long training."""

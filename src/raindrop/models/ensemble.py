@@ -45,4 +45,4 @@ class EnsembleHead(nn.Module):
         x = F.dropout(x, self.dropout, self.training)[:, None].expand(-1, self.members, -1)
         for layer in (self.first, self.second):
             x = F.dropout(self.activation(layer(x)), self.dropout, self.training)
-        return torch.einsum("bmh,mhc->bmc", x, self.last) + self.bias
+        return torch.bmm(x.transpose(0, 1), self.last).transpose(0, 1) + self.bias

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 import numpy as np
 import torch
@@ -15,11 +16,20 @@ from raindrop.training import distributed
 from raindrop.training.progress import bar
 
 
+def evaluating(model: Model, device: str) -> None:
+    """Put a model on a device and in evaluation mode, where it is not yet: going through all modules takes a while."""
+    if any(module.training for module in model.modules()):
+        model.eval()
+    tensor = next(chain(model.parameters(), model.buffers()), None)
+    if tensor is not None and tensor.device != torch.device(device):
+        model.to(device)
+
+
 def run_model(
     model: Model, data: BatchSource, device: str = "cpu", *, show: bool = False
 ) -> Iterator[tuple[Batch, Output]]:
     """Each batch of the samples, in order, with the model's output for it."""
-    model.eval()
+    evaluating(model, device)
     done = 0
     with bar(show, len(data), "predicting") as update:
         for host_batch in in_order(data):
@@ -31,14 +41,27 @@ def run_model(
             update(done, [])
 
 
+def _scored(model: Model, data: BatchSource, device: str, *, show: bool = False) -> list[Tensor]:
+    """The scores of each batch, in order, on the CPU."""
+    evaluating(model, device)
+    parts: list[Tensor] = []
+    done = 0
+    with bar(show, len(data), "predicting") as update, torch.inference_mode():
+        for batch in in_order(data):
+            parts.append(model.score_batch(batch.to(device)).cpu())
+            done += batch.num_samples
+            update(done, [])
+    return parts
+
+
 def scores_of(model: Model, data: BatchSource, device: str = "cpu", *, show: bool = False) -> Tensor:
     """(items, output) on the CPU; several processes share the work, and each gets all of it."""
     if not len(data):
         raise ValueError("there are no samples to score")
     if distributed.size() == 1:
-        return torch.cat([output.scores.cpu() for _, output in run_model(model, data, device, show=show)])
+        return torch.cat(_scored(model, data, device, show=show))
     own = np.arange(len(data))[distributed.rank() :: distributed.size()]
-    parts = [output.scores.cpu() for _, output in run_model(model, data.part(own), device)] if len(own) else []
+    parts = _scored(model, data.part(own), device) if len(own) else []
     width = torch.tensor([parts[0].shape[1] if parts else 0])
     scores = torch.zeros(len(data), int(distributed.largest(width)))
     if parts:

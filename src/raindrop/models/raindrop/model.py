@@ -64,38 +64,49 @@ class Raindrop(Model):
         if self.slots is not None:
             self.slots.learn(training, lambda batch: ShortSeries.from_batch(batch, self.config.long_series).batch)
 
-    def forward(self, batch: Batch, keep: Tensor | None = None) -> Output:
-        """Scores and graphs. `keep` (b, u, v), 1 or 0 for each edge, gives the output without some edges."""
+    def score_batch(self, batch: Batch) -> Tensor:
+        output: Output = self(batch, scores_only=True)
+        return output.scores
+
+    def forward(self, batch: Batch, keep: Tensor | None = None, *, scores_only: bool = False) -> Output:
+        """Scores and graphs. `keep` (b, u, v), 1 or 0 for each edge, gives the output without some edges.
+
+        With `scores_only`, graphs and weights of timestamps that scores do not need are left out.
+        """
         series = ShortSeries.from_batch(batch, self.config.long_series)  # Sec. 3.4, long series
         short, keep = series.batch, None if keep is None else series.per_piece(keep)
         p = self.encode_time(short.time, like=short.value)  # Appendix: (s, p)
         h = self.embed(short)  # Sec. 3.3: (n, d)
-        state = self.initial_graph(short, h, keep)  # Sec. 3.2
         if self.nearby is not None:
-            received = self.nearby(short, h, state.edges)  # Eq. 1-3 across time
-            state = State(state.present, self.config.graph.reconstruction * received.penalty, received.edges)
-            z, beta = self.pool.over_readings(short, received.h, p)  # Eq. 4-5: (b, v, z)
+            edges = self.initial_graph.edges(short, keep)  # Sec. 3.2
+            received = self.nearby(short, h, edges, with_edges=not (self.training or scores_only))  # Eq. 1-3
+            edges, penalty = received.edges, self.config.graph.reconstruction * received.penalty
+            z, beta = self.pool.over_readings(short, received.h, p, with_weights=not scores_only)  # Eq. 4-5: (b, v, z)
             z = torch.cat([z, received.agreement], dim=-1)
         else:
+            state = self.initial_graph(short, h, keep)  # Sec. 3.2
             for layer in self.layers:
                 state = layer(short, h, p, state)  # Eq. 1-3, pruning
+            edges, penalty = state.edges, state.penalty
             z, beta = self.pool(short, state.all_embeddings(short, h), p, state.present)  # Eq. 4-5: (b, v, z)
-        sample, slot_penalty = self.read_out(short, z, keep)  # Sec. 3.4: (b, z)
+        sample, slot_penalty = self.read_out(short, z, keep, with_error=not scores_only)  # Sec. 3.4: (b, z)
         sample = series.mean(sample)
-        edges = None if state.edges is None else series.mean(state.edges)
+        edges = None if edges is None else series.mean(edges)
         scores = self.head(sample, batch.statics)  # Sec. 3.5
-        penalty = state.penalty + slot_penalty + self.similarity_loss(edges)  # Sec. 3.5
+        penalty = penalty + slot_penalty + self.similarity_loss(edges)  # Sec. 3.5
         if series.pieces is not None or short.num_steps < batch.num_steps:
             beta = None  # its timestamps are not those of the batch
         if not self.config.head.members:
             return Output(scores, sample, penalty, edges, beta)
         return Output(self.task.combine(scores), sample, penalty, edges, beta, members=scores)
 
-    def read_out(self, batch: Batch, z: Tensor, keep: Tensor | None) -> tuple[Tensor, Tensor]:
+    def read_out(
+        self, batch: Batch, z: Tensor, keep: Tensor | None, *, with_error: bool = True
+    ) -> tuple[Tensor, Tensor]:
         """Sec. 3.4: the sample embedding from the sensor embeddings z (b, v, z), and the penalty of the slots."""
         if self.slots is None:
             return self.readout(z), z.new_zeros(())
-        slots = self.slots(batch, keep)
+        slots = self.slots(batch, keep, with_error=with_error)
         sample = torch.cat([self.readout(torch.cat([z, slots.sensors], dim=-1)), slots.context], dim=-1)
         return sample, self.config.slots.reconstruction * slots.error
 
@@ -156,10 +167,14 @@ class InitialGraph(nn.Module):
         self.register_buffer("known", known, persistent=False)
 
     def forward(self, batch: Batch, h: Tensor, keep: Tensor | None = None) -> State:
+        return State(batch.observed, h.new_zeros(()), self.edges(batch, keep))
+
+    def edges(self, batch: Batch, keep: Tensor | None = None) -> Tensor | None:
+        """(b, u, v); None where every edge has weight 1."""
         edges = None if self.known is None else self.known.expand(batch.num_samples, -1, -1)
-        if keep is not None:
-            edges = keep if edges is None else edges * keep
-        return State(batch.observed, h.new_zeros(()), edges)
+        if keep is None:
+            return edges
+        return keep if edges is None else edges * keep
 
 
 def graph_distance(edges: Tensor) -> Tensor:

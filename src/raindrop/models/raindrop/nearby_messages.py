@@ -39,7 +39,7 @@ class Received:
     h: Tensor  # (n, d) embeddings of the readings with their messages
     agreement: Tensor  # (b, v, AGREEMENT_DIM) how a sensor's readings agree with those predicted from messages
     penalty: Tensor  # () squared error of readings predicted from their messages alone
-    edges: Tensor | None  # (b, u, v) mean attention of v's readings to u; None in training
+    edges: Tensor | None  # (b, u, v) mean attention of v's readings to u; None where not asked for
 
 
 class NearbyMessages(nn.Module):
@@ -64,7 +64,7 @@ class NearbyMessages(nn.Module):
         self.decode = uniform(M, d)
         self.decode_bias = nn.Parameter(torch.zeros(M))
 
-    def forward(self, batch: Batch, h: Tensor, edges: Tensor | None = None) -> Received:
+    def forward(self, batch: Batch, h: Tensor, edges: Tensor | None = None, *, with_edges: bool = True) -> Received:
         """Readings with embeddings h (n, d); edges (b, u, v) scale messages, and 0 removes them."""
         sums = self.sums(batch, edges)
         numerator, weight = sums(self.contents(batch, h), self.decay.abs(), self.pair_weight())
@@ -78,7 +78,7 @@ class NearbyMessages(nn.Module):
             h=torch.sigmoid(torch.logit(h, eps=1e-6) + message),
             agreement=agreement.view(batch.num_samples, batch.num_sensors, AGREEMENT_DIM),
             penalty=error.mean() if len(h) else h.new_zeros(()),
-            edges=None if self.training else self.mean_attention(batch, sums, denominator),  # Eq. 3
+            edges=self.mean_attention(batch, sums, denominator) if with_edges else None,  # Eq. 3
         )
 
     # ------------------------------------------------------------------ senders

@@ -1,7 +1,8 @@
 """Sums over the senders near each reading, for messages that cross time (nearby_messages.py).
 
 These are (n, u, k, j) numbers, far more than everything else in the model. They are computed in chunks that fit into
-the processor's cache, and computed again for the gradient, which is written by hand.
+the processor's cache, and computed again for the gradient, which is written by hand. Where many sensors are read at the
+same times, the sums alone are matrix products: what u sends at s is the same for all receivers.
 
 Axes: n a reading, s a timestamp, u the sending and v the receiving sensor, k a head, j a rank of the message.
 """
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -20,6 +22,7 @@ from raindrop.batch.batch import Batch
 from raindrop.batch.nearby import Neighbours
 
 CHUNK_SIZE = 1 << 18  # numbers (n, u, k, j) per chunk
+PRODUCT_GAIN = 16  # a product of matrices is about so many times faster than as many single products and sums
 
 
 class SenderSums:
@@ -33,19 +36,47 @@ class SenderSums:
         With `before_only` all see the reading before. edges (b, u, v) scale contents, and 0 removes a sender.
         """
         self.batch, self.lines, self.edges = batch, lines, edges
-        self.previous, self.following, self.share = near.previous, near.following, near.share
-        age = near.age if before_only else torch.minimum(near.age, near.wait)
+        self.previous, self.following = near.previous, near.following
+        age = near.age if before_only else np.minimum(near.age, near.wait)
         self.between = not before_only
-        self.present = age.isfinite(), near.age.isfinite()  # (s, u) for the first heads and for the others
-        self.log_age = tuple(
-            a.masked_fill(~present, 0.0).log1p() for a, present in zip((age, near.age), self.present, strict=True)
-        )
+        like = batch.value
+        self.share = torch.from_numpy(near.share).to(like.device, like.dtype)
+        self.log_age, self.absent = [], []  # (s, u, 1) each, for the first heads and for the others; -inf where absent
+        for of_heads in (age, near.age):
+            present = np.isfinite(of_heads)
+            log_age, absent = np.log1p(np.where(present, of_heads, 0.0)), np.where(present, 0.0, -np.inf)
+            self.log_age.append(torch.from_numpy(log_age[..., None]).to(like.device, like.dtype))
+            self.absent.append(torch.from_numpy(absent[..., None]).to(like.device, like.dtype))
 
     def __call__(self, content: Tensor, decay: Tensor, pair: Tensor) -> tuple[Tensor, Tensor]:
         """Contents (n, k, j), decays (u, k) and pairs (v, u, k) -> at each reading, the sums over senders (n, k, j) of
         weight times content, and of weights (n, k)."""
+        if not torch.is_grad_enabled():
+            return self.sums(content, decay, pair)
         sums: tuple[Tensor, Tensor] = _Sums.apply(content, decay, pair, self)  # type: ignore[no-untyped-call]
         return sums
+
+    def sums(self, content: Tensor, decay: Tensor, pair: Tensor) -> tuple[Tensor, Tensor]:
+        """The same without a gradient, in the cheaper of two ways."""
+        if self.edges is None and self.batch.num_steps * pair.shape[1] <= PRODUCT_GAIN * len(content):
+            return self.products(content, decay, pair)
+        numerator, total = torch.zeros_like(content), content.new_zeros(content.shape[:2])
+        for rows, sent, weight in self.terms(content, decay, pair):
+            numerator[rows], total[rows] = sent.sum(1), weight.sum(1)
+        return numerator, total
+
+    def products(self, content: Tensor, decay: Tensor, pair: Tensor) -> tuple[Tensor, Tensor]:
+        """The sums of every receiver at every timestamp, by matrix products; readings take theirs."""
+        n, k, j = content.shape
+        padded, by_pair = _with_zeros(content), pair.permute(2, 1, 0)  # (k, u, v)
+        parts = []
+        for chunk in self.chunks(max(1, pair.shape[1] * k * (j + 1) * self.batch.num_steps // n)):
+            evidence = self.evidence(decay, chunk)[..., None]  # (t, u, k, 1)
+            sent = torch.cat([self.content_at(padded, chunk) * evidence, evidence], dim=-1)  # (t, u, k, j + 1)
+            summed = torch.bmm(sent.permute(2, 0, 3, 1).reshape(k, -1, pair.shape[1]), by_pair)  # (k, t (j + 1), v)
+            parts.append(summed.view(k, -1, j + 1, len(pair))[:, chunk.step, :, self.batch.sensor[chunk.rows]])
+        sums = parts[0] if len(parts) == 1 else torch.cat(parts)  # (n, k, j + 1)
+        return sums[..., :j], sums[..., j]
 
     def weights(self, decay: Tensor, pair: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """The weight of each sender at each reading, scaled by edges, for some readings at a time: (n, u, k)."""
@@ -67,6 +98,9 @@ class SenderSums:
     def chunks(self, size: int) -> Iterator[_Chunk]:
         """Ranges of timestamps and their readings, with about CHUNK_SIZE numbers where a reading has `size`."""
         batch, total = self.batch, len(self.batch.value)
+        if 0 < total * size <= CHUNK_SIZE:
+            yield _Chunk(slice(0, batch.num_steps), slice(0, total), batch.step)
+            return
         starts = batch.steps.offsets.cpu()
         stops = starts + batch.steps.counts.cpu()  # (s,) rows up to each timestamp
         bounds = torch.arange(0, total, max(1, CHUNK_SIZE // size))
@@ -80,10 +114,10 @@ class SenderSums:
     def evidence(self, decay: Tensor, chunk: _Chunk) -> Tensor:
         """(t, u, k) weights by age; 0 for a sensor without a reading."""
         parts = []
-        for at, heads in enumerate((slice(0, self.lines), slice(self.lines, None))):
-            log_age, present = self.log_age[at][chunk.steps], self.present[at][chunk.steps]
-            parts.append(torch.exp(-decay[:, heads] * log_age[..., None]) * present[..., None])
-        return torch.cat(parts, dim=-1)
+        for at, of_heads in enumerate((-decay).tensor_split([self.lines], dim=1)):
+            log_age, absent = self.log_age[at][chunk.steps], self.absent[at][chunk.steps]
+            parts.append(torch.addcmul(absent, of_heads, log_age))
+        return torch.cat(parts, dim=-1).exp_()
 
     def content_at(self, padded: Tensor, chunk: _Chunk) -> Tensor:
         """(t, u, k, j) what each sensor sends; padded (n + 1, k, j) ends with the zeros of position -1."""
@@ -117,10 +151,7 @@ class _Sums(torch.autograd.Function):
     def forward(ctx: Any, content: Tensor, decay: Tensor, pair: Tensor, sums: SenderSums) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(content, decay, pair)
         ctx.sums = sums
-        numerator, total = torch.zeros_like(content), content.new_zeros(content.shape[:2])
-        for rows, sent, weight in sums.terms(content, decay, pair):
-            numerator[rows], total[rows] = sent.sum(1), weight.sum(1)
-        return numerator, total
+        return sums.sums(content, decay, pair)
 
     @staticmethod
     @once_differentiable
@@ -147,7 +178,7 @@ class _Sums(torch.autograd.Function):
             of_evidence = of_evidence.new_zeros(times, *of_evidence.shape[1:]).index_add_(0, chunk.step, of_evidence)
             of_evidence *= at_step
             for at, heads in enumerate((slice(0, sums.lines), slice(sums.lines, None))):
-                log_age = sums.log_age[at][chunk.steps][..., None]
+                log_age = sums.log_age[at][chunk.steps]
                 d_decay[:, heads] -= (of_evidence[..., heads] * log_age).sum(0)
             # of contents, back to the readings that were sent
             of_sent = ((weight if scaled is None else scaled) * evidence)[..., None] * d_numerator[rows][:, None]

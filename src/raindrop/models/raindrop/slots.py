@@ -160,7 +160,7 @@ class Slots(nn.Module):
         context = [torch.cat([batch.statics, part.context], dim=1) for batch, part in zip(batches, raw, strict=True)]
         self.encode_context.learn(torch.cat(context).cpu().numpy())
 
-    def forward(self, batch: Batch, keep: Tensor | None = None) -> SlotOutput:
+    def forward(self, batch: Batch, keep: Tensor | None = None, *, with_error: bool = True) -> SlotOutput:
         """The slots of a batch; `keep` (b, u, v) is 0 for edges without messages."""
         summaries = self.summaries(batch)
         x, present = summaries.sensors, summaries.present
@@ -172,8 +172,11 @@ class Slots(nn.Module):
         h, error = self.norm(h.transpose(0, 1)), x.new_zeros(())  # (b, u, dim)
         sensors = torch.where(present[..., None], h, self.absent)
         if self.messages is not None:
-            truth = torch.stack([x[..., c] for c in RECONSTRUCTED], dim=-1)
-            sensors, error = self.messages(h, sensors, present, truth, keep)
+            message = self.messages(h, present, keep)
+            sensors = self.messages.norm(sensors + message)
+            if with_error:
+                truth = torch.stack([x[..., c] for c in RECONSTRUCTED], dim=-1)
+                error = self.messages.error(message, present, truth)
         encoded_context = torch.cat([self.encode_context(context), context[..., None].clamp(-4.0, 4.0)], dim=-1)
         return SlotOutput(sensors, self.context(encoded_context.flatten(1)), error)
 
@@ -202,18 +205,23 @@ class SlotMessages(nn.Module):
 
         Shares sum to 1 over u; they are all 0 where v has no sender.
         """
-        logit = torch.einsum("bud,udr->bur", h, self.D) @ self.r.T + self.prior
+        logit = per_sensor(h, self.D) @ self.r.T + self.prior
         sends = present[..., None] & ~torch.eye(len(self.r), dtype=torch.bool, device=h.device)
         sends = sends if keep is None else sends & (keep > 0)
         return torch.softmax(logit.masked_fill(~sends, torch.finfo(h.dtype).min), dim=1) * sends
 
-    def forward(
-        self, h: Tensor, slots: Tensor, present: Tensor, truth: Tensor, keep: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """h, slots (b, u, d), present (b, u), truth (b, u, c) -> slots with their messages, and the squared error."""
-        content = torch.einsum("bud,udj->buj", h, self.w_send)
+    def forward(self, h: Tensor, present: Tensor, keep: Tensor | None = None) -> Tensor:
+        """h (b, u, d), present (b, u) -> the message to each sensor (b, v, d)."""
+        content = per_sensor(h, self.w_send)
         received = self.attention(h, present, keep).transpose(1, 2) @ content  # (b, v, j)
-        message = torch.einsum("bvj,vjd->bvd", received, self.w_receive)
-        predicted = torch.einsum("bvd,vdc->bvc", torch.relu(message), self.decode) + self.decode_bias
-        error = ((predicted - truth).square().sum(-1) * present).sum() / present.sum().clamp_min(1)
-        return self.norm(slots + message), error
+        return per_sensor(received, self.w_receive)
+
+    def error(self, message: Tensor, present: Tensor, truth: Tensor) -> Tensor:
+        """The squared error of summaries (b, v, c) predicted from messages (b, v, d) alone."""
+        predicted = per_sensor(torch.relu(message), self.decode) + self.decode_bias
+        return ((predicted - truth).square().sum(-1) * present).sum() / present.sum().clamp_min(1)
+
+
+def per_sensor(x: Tensor, weight: Tensor) -> Tensor:
+    """A matrix of its own for each sensor: (b, u, d), (u, d, j) -> (b, u, j)."""
+    return torch.bmm(x.transpose(0, 1), weight).transpose(0, 1)

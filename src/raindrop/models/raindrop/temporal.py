@@ -28,8 +28,13 @@ class TemporalPool(nn.Module, ABC):
     def forward(self, batch: Batch, h: Tensor, p: Tensor, present: Tensor) -> tuple[Tensor, Tensor | None]:
         """Sensor embeddings, 0 for a sensor without timestamps; and the weight of each timestamp (s, v), if any."""
 
-    def over_readings(self, batch: Batch, h: Tensor, p: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The same where only readings have embeddings h (n, d): cost grows with readings, not with timestamps x v."""
+    def over_readings(
+        self, batch: Batch, h: Tensor, p: Tensor, *, with_weights: bool = True
+    ) -> tuple[Tensor, Tensor | None]:
+        """The same where only readings have embeddings h (n, d): cost grows with readings, not with timestamps x v.
+
+        Without `with_weights` the weights of timestamps may be left out.
+        """
         return self.forward(batch, insert_readings(batch, h), p, batch.observed)
 
 
@@ -97,7 +102,9 @@ class TemporalAttention(TemporalPool):
             betas.append(beta)
         return torch.cat(pooled, dim=-1) @ self.W, torch.stack(betas).mean(0)  # Eq. 5
 
-    def over_readings(self, batch: Batch, h: Tensor, p: Tensor) -> tuple[Tensor, Tensor | None]:
+    def over_readings(
+        self, batch: Batch, h: Tensor, p: Tensor, *, with_weights: bool = True
+    ) -> tuple[Tensor, Tensor | None]:
         series, scale = batch.senders, self.W_Q.shape[-1] ** -0.5
         x = torch.cat([h, batch.steps.broadcast(p)], dim=-1)  # (n, d+p)
         s = self.s_of_readings(batch, p)  # (n, k)
@@ -108,26 +115,27 @@ class TemporalAttention(TemporalPool):
             K_s = series.sum(x * s[:, k, None]) @ self.W_K[k]  # (b v, d_k): K^T s
             query = K_s @ self.W_Q[k].T * scale  # (b v, d+p)
             score = (x * series.broadcast(query)).sum(-1, keepdim=True)
-            beta = series.softmax(score, torch.ones_like(score, dtype=torch.bool))  # Eq. 4: (n, 1)
+            beta = series.softmax(score)  # Eq. 4: (n, 1)
             pooled.append(series.sum(x * beta))
             betas.append(beta[:, 0])
-        z = torch.cat(pooled, dim=-1) @ self.W  # Eq. 5
-        beta = insert_readings(batch, torch.stack(betas).mean(0)[:, None]).squeeze(-1)
-        return z.view(batch.num_samples, batch.num_sensors, -1), beta
+        z = (torch.cat(pooled, dim=-1) @ self.W).view(batch.num_samples, batch.num_sensors, -1)  # Eq. 5
+        if not with_weights:
+            return z, None
+        return z, insert_readings(batch, torch.stack(betas).mean(0)[:, None]).squeeze(-1)
 
     def s_of_readings(self, batch: Batch, p: Tensor) -> Tensor:
         """The vector s of Eq. 4 at each reading, (n, k)."""
         if self.s_rank is None:
-            return batch.steps.broadcast(self.s(batch, p, batch.observed)[:, 0])
-        return self.s(batch, p, batch.observed).flatten(0, 1).index_select(0, batch.cell)
+            return batch.steps.broadcast(self.s(batch, p)[:, 0])
+        return self.s(batch, p).flatten(0, 1).index_select(0, batch.cell)
 
-    def s(self, batch: Batch, p: Tensor, present: Tensor) -> Tensor:
+    def s(self, batch: Batch, p: Tensor, present: Tensor | None = None) -> Tensor:
         """The vector s of Eq. 4, (s, v or 1, k): from the time encoding, or by rank among the sensor's own times."""
         if self.s_rank is None:
             assert self.s_bias is not None
             s = self.s_bias if self.s_time is None else p @ self.s_time + self.s_bias
             return s.expand(batch.num_steps, self.heads)[:, None]
-        count = present.long().cumsum(0)
+        count = (batch.observed if present is None else present).long().cumsum(0)
         before = torch.cat([count.new_zeros(1, count.shape[1]), count])[batch.samples.offsets]  # (b, v)
         rank = (count - 1 - before[batch.step_sample]).clamp_min(0)
         longest = int(rank.max()) + 1 if len(rank) else 0
