@@ -1,8 +1,8 @@
-"""From jobs to replies, with the fitted models: what a worker computes. Predictions of several requests run together."""
+"""From jobs to replies: what a worker computes with the fitted models. Requests are scored together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
@@ -12,14 +12,15 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from raindrop.estimators import Forecaster, Imputer, SampleEstimator
+from raindrop.estimators import Forecaster, Imputer
 from raindrop.estimators.readings import ReadingsEstimator
 from raindrop.report.cases import contributions
 from raindrop.report.tasks import view_of
 from raindrop.serve import protocol_v2
+from raindrop.serve.cards import card_of, example
 from raindrop.serve.failures import RequestError, as_request_error, place_of
 from raindrop.serve.limits import Limits
-from raindrop.serve.messages import Job, Reply
+from raindrop.serve.messages import Columns, Job, Kind, Reply
 from raindrop.serve.tables import Notes, is_quick, join_tables, table_of
 from raindrop.table.event_table import EventTable
 from raindrop.table.queries import spans
@@ -156,7 +157,9 @@ class Answers:
         elif isinstance(estimator, Imputer):
             readings = estimator.fill_readings(table, coverage=coverage)
         else:
-            raise RequestError("bad_request", "Which readings? Give 'every' for regular times, or 'queries' for your own.")
+            raise RequestError(
+                "bad_request", "Which readings? Give 'every' for regular times, or 'queries' for your own."
+            )
         frame = (readings if job.queries is not None else readings.with_dates()).frame()
         content = {"model": model.name, "run": model.run, "readings": frame, "coverage": coverage, "notes": notes}
         return self._reply(job, table, content, frame)
@@ -176,7 +179,7 @@ class Answers:
         if not asked <= self.limits.queries:
             raise RequestError(
                 "too_large",
-                f"The samples last {float(reach.sum()):g} {table.time_unit} together, so that about {asked:,.0f} readings "
+                f"The samples last {float(reach.sum()):g} {table.time_unit} together, so about {asked:,.0f} readings "
                 f"would be asked for; at most {self.limits.queries:,} are. Send shorter samples, or a larger 'every'.",
             )
 
@@ -217,7 +220,7 @@ class Answers:
         with Notes() as warned:
             table = self._table(job)
             reply = answer(job, model, table, notes)
-        if warned and reply.media_type == JSON and not job.format == "v2":
+        if warned and reply.media_type == JSON and job.format != "v2":
             content = msgspec.json.decode(reply.body)
             content["notes"] = [*content["notes"], *warned]
             reply.body = msgspec.json.encode(content)
@@ -245,27 +248,40 @@ class Answers:
 
     def _reply(self, job: Job, table: EventTable, content: dict[str, Any], frame: pl.DataFrame) -> Reply:
         """In the format that was asked for."""
-        counts = {"samples": len(table), "readings": table.num_readings}
+        size = len(table), table.num_readings
         if job.format == "arrow":
             out = BytesIO()
             frame.write_ipc_stream(out, compression="uncompressed")
-            return Reply(job.number, ARROW, out.getvalue(), **counts)
+            return Reply(job.number, ARROW, out.getvalue(), samples=size[0], readings=size[1])
         if job.format == "v2":
             body = protocol_v2.response(content["model"], content["run"], job.id, frame, job.outputs)
-            return Reply(job.number, JSON, body, **counts)
+            return Reply(job.number, JSON, body, samples=size[0], readings=size[1])
         ready = {
             name: (value.to_dicts() if name == "predictions" else value.to_dict(as_series=False))
             if isinstance(value, pl.DataFrame)
             else value
             for name, value in content.items()
         }
-        return Reply(job.number, JSON, msgspec.json.encode(ready, enc_hook=str), **counts)
+        body = msgspec.json.encode(ready, enc_hook=str)
+        return Reply(job.number, JSON, body, samples=size[0], readings=size[1])
 
     # ---------------------------------------------------------------- about the models
 
+    def warm_up(self) -> None:
+        """Answer a request to each model: the first pass through a network is slow."""
+        for one in self.served.values():
+            kind: Kind = "predict" if one.kind == "samples" else "readings"
+            every = None if one.kind != "forecaster" else float(one.estimator.horizon)
+            columns = Columns(**example(one.estimator, "", 0.0)["readings"])
+            self.of_batch([Job(0, kind, readings=columns, model=one.name, every=every)])
+
+    def gauges(self) -> dict[str, dict[str, float]]:
+        """What is watched about the readings of each sensor, by metric."""
+        return {}
+
     def cards(self) -> list[dict[str, Any]]:
         """What the service must know, and tells, of each model."""
-        return [_card(one, self.limits) for one in self.served.values()]
+        return [card_of(one.name, one.kind, one.estimator) for one in self.served.values()]
 
 
 class _failing_into:
@@ -303,60 +319,3 @@ def _explained(view: Any, predicted: Any, at: int) -> list[str]:
     if hasattr(view, "explained"):
         return [str(view.classes[int(view.explained(predicted[at : at + 1])[0])])]
     return [str(label) for label in view.task.labels]
-
-
-def _card(one: Served, limits: Limits) -> dict[str, Any]:
-    estimator, scaler = one.estimator, one.estimator.scaler_
-    first, last = estimator.data_["window"]
-    statics = [
-        {"name": column.name, "values": None if column.categories is None else list(column.categories)}
-        for column in scaler.statics
-    ]
-    return {
-        "name": one.name,
-        "kind": one.kind,
-        "run": one.run,
-        "task": estimator.task_.name,
-        "model": estimator.model,
-        "preset": estimator.preset,
-        "parameters": sum(p.numel() for p in estimator.model_.parameters()),
-        "labels": [str(label) for label in getattr(estimator.task_, "labels", ())],
-        "classes": [str(name) for name in getattr(estimator, "classes_", ())],
-        "positive": _text(getattr(estimator, "positive_", None)),
-        "sensors": list(scaler.observed_sensors),
-        "statics": statics,
-        "time_unit": estimator.time_unit_,
-        "times": [float(first), float(last)],
-        "trained_on": {"samples": estimator.data_["samples"], "readings": estimator.data_["readings"]},
-        "intervals": getattr(estimator, "conformal_", None) is not None,
-        "horizon": getattr(estimator, "horizon", None),
-        "examples": _examples(estimator),
-    }
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
-
-
-def _examples(estimator: Any, seed: int = 0) -> list[dict[str, Any]]:
-    """Made-up readings around the means of training, to try the service with; no reading of the training data."""
-    scaler, (first, last) = estimator.scaler_, estimator.data_["window"]
-    sensors = np.flatnonzero(scaler.observed)[:6]
-    rng, examples = np.random.default_rng(seed), []
-    start, reach = max(first, 0.0), (last - max(first, 0.0)) or 1.0
-    for title, shift in (("Typical", 0.0), ("Raised", 1.5), ("Lowered", -1.5)):
-        rows = []
-        for rank, code in enumerate(sensors):
-            share = np.sort(rng.random(8))
-            share = share[(share < 0.35) | (share > 0.7)] if rank % 2 else share  # a gap to fill
-            drift = shift * share if rank < 2 else 0.0 * share
-            level = scaler.mean[code] + scaler.scale[code] * (drift + 0.4 * rng.standard_normal(len(share)))
-            rows += [
-                (round(float(start + reach * at), 2), scaler.sensors[code], float(f"{value:.4g}"))
-                for at, value in zip(share, level, strict=True)
-            ]
-        rows = list({row[:2]: row for row in sorted(rows)}.values())
-        columns: Iterable[tuple[Any, ...]] = zip(*rows, strict=True)
-        time, sensor, value = (list(column) for column in columns)
-        examples.append({"title": title, "readings": {"time": time, "sensor": sensor, "value": value}})
-    return examples

@@ -62,7 +62,9 @@ def _check(body: memoryview, limits: Limits) -> int:
         else:
             raise Damaged("a message of an unknown kind, or without a schema before it")
         if rows > limits.readings:
-            raise RequestError("too_large", f"The request has more than {limits.readings:,} readings. Send fewer at a time.")
+            raise RequestError(
+                "too_large", f"The request has more than {limits.readings:,} readings. Send fewer at a time."
+            )
         at += size
     if not schema_seen:
         raise Damaged("there is no schema")
@@ -72,7 +74,9 @@ def _check(body: memoryview, limits: Limits) -> int:
 def _check_records(records: Table, size: int) -> int:
     """The rows of a record batch whose buffers lie within its body of `size` bytes."""
     if records.present(3):
-        raise RequestError("unsupported_format", "readings: compressed Arrow buffers are not read. Write it uncompressed.")
+        raise RequestError(
+            "unsupported_format", "readings: compressed Arrow buffers are not read. Write it uncompressed."
+        )
     rows = records.long(0)
     if rows < 0:
         raise Damaged("a negative number of rows")

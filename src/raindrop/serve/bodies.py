@@ -1,4 +1,4 @@
-"""Bodies of requests: read within the limits, and decoded into jobs. Nothing is allocated that was not bounded before."""
+"""Bodies of requests: read within the limits, and decoded into jobs. Memory is bounded before it is taken."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from raindrop.serve.limits import Limits
 from raindrop.serve.messages import Cell, Columns, Format, Job, Kind
 
 ARROW_TYPES = ("application/vnd.apache.arrow.stream", "application/vnd.apache.arrow")
-JSON_TYPES = ("application/json", "")
+JSON_TYPES = ("application/json",)
 
 
 class PredictBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -137,7 +137,7 @@ def check_columns(columns: Columns, samples: dict[str, list[Cell]], limits: Limi
     if lengths["time"] > limits.readings:
         raise RequestError(
             "too_large",
-            f"The request has {lengths['time']:,} readings; at most {limits.readings:,} are read. Send fewer at a time.",
+            f"The request has {lengths['time']:,} readings; at most {limits.readings:,} are read. Send fewer.",
         )
     if not lengths["time"]:
         raise RequestError("unusable_data", "The request has no readings. Give at least one.")
@@ -171,7 +171,9 @@ def job_of(kind: Kind, content: Any, request: Request, limits: Limits) -> tuple[
 
 def _queries(queries: Queries, limits: Limits) -> dict[str, list[Any]]:
     if len(queries.time) > limits.queries:
-        raise RequestError("too_large", f"The request asks for {len(queries.time):,} readings; at most {limits.queries:,}.")
+        raise RequestError(
+            "too_large", f"The request asks for {len(queries.time):,} readings; at most {limits.queries:,}."
+        )
     sample = ["sample"] * len(queries.time) if queries.sample is None else queries.sample
     if not len(queries.time) == len(queries.sensor) == len(sample):
         raise RequestError("bad_request", "The columns of the queries (sample, time, sensor) are equally long.")

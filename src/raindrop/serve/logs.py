@@ -25,7 +25,9 @@ class Log:
         self._lock = threading.Lock()
         self._file: IO[bytes] | None = None
 
-    def __call__(self, event: str, *, level: str = "info", details: Mapping[str, Any] | None = None, **facts: Any) -> None:
+    def __call__(
+        self, event: str, *, level: str = "info", details: Mapping[str, Any] | None = None, **facts: Any
+    ) -> None:
         """Write a line; `details` are left out unless they are asked for."""
         time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line: dict[str, Any] = {"time": time, "level": level, "event": event, **facts}
@@ -57,6 +59,8 @@ class ServerLines(logging.Handler):
         """Write one line."""
         from raindrop.serve.failures import place_of
 
-        level = "error" if record.levelno >= logging.ERROR else "warning" if record.levelno >= logging.WARNING else "info"
+        level = (
+            "error" if record.levelno >= logging.ERROR else "warning" if record.levelno >= logging.WARNING else "info"
+        )
         error = record.exc_info[1] if record.exc_info else None
-        self.log("server", level=level, message=str(record.msg).strip(), **({"at": place_of(error)} if error else {}))
+        self.log("server", level=level, message=str(record.msg).strip(), at="" if error is None else place_of(error))

@@ -33,7 +33,9 @@ class Metrics:
         self.batch = Histogram(
             "raindrop_batch_samples", "Samples that were scored together.", buckets=SAMPLES, registry=self.registry
         )
-        self.in_flight = Gauge("raindrop_requests_in_flight", "Requests that are being answered.", registry=self.registry)
+        self.in_flight = Gauge(
+            "raindrop_requests_in_flight", "Requests that are being answered.", registry=self.registry
+        )
         self.registry.register(_Live(state, models, watched))
 
     def answered(self, route: str, status: int, seconds: float, code: str, samples: int, readings: int) -> None:
@@ -61,13 +63,17 @@ class _Live:
         """One family for each value."""
         for name, value in self.state().items():
             kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-            yield kind(f"raindrop_{name.removesuffix('_total')}", name.replace("_", " ").capitalize() + ".", value=value)
+            yield kind(
+                f"raindrop_{name.removesuffix('_total')}", name.replace("_", " ").capitalize() + ".", value=value
+            )
         about = GaugeMetricFamily("raindrop_model_info", "The models that are served.", labels=("name", "kind", "run"))
         for card in self.models():
             about.add_metric((card["name"], card["kind"], card["run"]), 1)
         yield about
         for name, by_sensor in self.watched().items():
-            family = GaugeMetricFamily(f"raindrop_{name}", name.replace("_", " ").capitalize() + ".", labels=("sensor",))
+            family = GaugeMetricFamily(
+                f"raindrop_{name}", name.replace("_", " ").capitalize() + ".", labels=("sensor",)
+            )
             for sensor, value in by_sensor.items():
                 family.add_metric((sensor,), value)
             yield family

@@ -54,10 +54,13 @@ def job_of(body: bytes, model: str, limits: Limits) -> Job:
         raise RequestError("bad_request", "Two inputs have the same name; give each tensor once.")
     for name, kinds in READINGS.items():
         if name not in tensors:
-            raise RequestError("bad_request", f"The input '{name}' is missing. Readings are the tensors {', '.join(READINGS)}.")
+            raise RequestError(
+                "bad_request", f"The input '{name}' is missing. Readings are the tensors {', '.join(READINGS)}."
+            )
         if tensors[name].datatype not in kinds:
             raise RequestError(
-                "bad_request", f"The input '{name}' is of type {tensors[name].datatype}, not {' or '.join(sorted(kinds))}."
+                "bad_request",
+                f"The input '{name}' is of type {tensors[name].datatype}, not {' or '.join(sorted(kinds))}.",
             )
     for tensor in tensors.values():
         _check_shape(tensor)
@@ -71,7 +74,7 @@ def job_of(body: bytes, model: str, limits: Limits) -> Job:
         if len(column) != len(ids):
             raise RequestError(
                 "bad_request",
-                f"The input '{name}' has {len(column):,} entries; an attribute has one for each of {len(ids):,} samples.",
+                f"The input '{name}' has {len(column):,} entries; an attribute has one for each sample ({len(ids):,}).",
             )
     numbers = {name: _numbers(tensors[name]) for name in ("time", "value")}
     coverage, every = (_parameter(request.parameters, name) for name in ("coverage", "every"))
@@ -93,22 +96,26 @@ def _check_shape(tensor: Tensor) -> None:
     if tensor.shape != [len(tensor.data)]:
         raise RequestError(
             "bad_request",
-            f"The input '{tensor.name}' says the shape {tensor.shape}, but has {len(tensor.data):,} entries; a flat tensor "
-            "has one dimension, their number.",
+            f"The input '{tensor.name}' says the shape {tensor.shape}, but has {len(tensor.data):,} entries; a flat "
+            "tensor has one dimension, their number.",
         )
 
 
 def _texts(tensor: Tensor) -> list[str]:
     wrong = next((at for at, entry in enumerate(tensor.data) if not isinstance(entry, str)), None)
     if wrong is not None:
-        raise RequestError("bad_request", f"The input '{tensor.name}' has an entry that is not text (number {wrong + 1:,}).")
+        raise RequestError(
+            "bad_request", f"The input '{tensor.name}' has an entry that is not text (number {wrong + 1:,})."
+        )
     return [str(entry) for entry in tensor.data]
 
 
 def _numbers(tensor: Tensor) -> list[float | str | None]:
     for at, entry in enumerate(tensor.data):
         if isinstance(entry, (str, bool)) or entry is None:
-            raise RequestError("bad_request", f"The input '{tensor.name}' has an entry that is not a number (number {at + 1:,}).")
+            raise RequestError(
+                "bad_request", f"The input '{tensor.name}' has an entry that is not a number (number {at + 1:,})."
+            )
     return [float(entry) for entry in tensor.data]  # type: ignore[arg-type]
 
 

@@ -70,7 +70,7 @@ def check_kinds(runs: Sequence[Path]) -> None:
         if kind in seen:
             what = {"samples": "predict samples", "imputer": "are imputers"}.get(kind, "are forecasters")
             raise ConfigError(
-                f"{seen[kind]} and {run} both {what}; the service has one of each kind. Serve the other by a second one."
+                f"{seen[kind]} and {run} both {what}; a service has one of each kind. Start a second one."
             )
         seen[kind] = run
 

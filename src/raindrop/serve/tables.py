@@ -83,7 +83,9 @@ def quick_table(
     ids = [ONE_SAMPLE] if columns.sample is None else list(dict.fromkeys(samples.get("sample") or columns.sample))
     position = {name: at for at, name in enumerate(ids)}
     try:
-        owner = np.zeros(len(time), np.int64) if columns.sample is None else np.array([position[s] for s in columns.sample])
+        owner = (
+            np.zeros(len(time), np.int64) if columns.sample is None else np.array([position[s] for s in columns.sample])
+        )
     except KeyError:
         return None
     clean = all(name == name.strip() and name and not CONTROL.search(name) for name in ids)
@@ -109,18 +111,21 @@ def _plain_statics(samples: dict[str, list[Any]], scaler: Scaler) -> bool:
     ids = samples.get("sample")
     if not ids or not all(isinstance(name, str) for name in ids) or len(set(ids)) < len(ids):
         return False
-    kinds: dict[str, tuple[type, ...]] = {
-        column.name: (int, float) if column.categories is None else (str,) for column in scaler.statics
-    }
+    is_number = {column.name: column.categories is None for column in scaler.statics}
     for name, column in samples.items():
         if len(column) != len(ids) or name in ("cutoff", "reference"):
             return False
-        if name in kinds and not all(
-            entry is None or (isinstance(entry, kinds[name]) and (entry if isinstance(entry, str) else abs(entry) <= LARGEST))
-            for entry in column
-        ):
+        if name in is_number and not all(_is_plain(entry, is_number[name]) for entry in column):
             return False
     return True
+
+
+def _is_plain(entry: Any, is_number: bool) -> bool:
+    if entry is None:
+        return True
+    if is_number:
+        return isinstance(entry, (int, float)) and abs(entry) <= LARGEST
+    return isinstance(entry, str) and bool(entry)
 
 
 def _static_series(column: Sequence[Any], is_number: bool) -> pl.Series:

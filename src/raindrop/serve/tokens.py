@@ -1,7 +1,7 @@
 """Bearer tokens: who may ask for what. Only their hashes are on the disk.
 
-A token is 32 random bytes, so a plain SHA-256 of it cannot be reversed by guessing. A given token is hashed and compared
-with every stored hash in constant time; neither which one fits nor how much of it shows in the time it takes.
+A token is 32 random bytes, so a plain SHA-256 of it cannot be reversed by guessing. A given token is hashed and
+compared with every stored hash in constant time; neither which one fits nor how much of it shows in the time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from raindrop.errors import ConfigError, suggest
 from raindrop.files import read_json, write_json
 
 SCOPES = ("predict", "stream", "model", "metrics", "admin")
-"""predict: predictions, readings, graphs; stream: live samples; model: cards; metrics: Prometheus; admin: reload models."""
+"""predict: predictions, readings, graphs; stream: live samples; model: cards; metrics; admin: reload models."""
 PREFIX = "rd_"
 MAX_TOKENS = 1_000
 MAX_TOKEN_BYTES = 256
@@ -57,7 +57,9 @@ class Tokens:
                 for one in content["tokens"]
             ]
         except FileNotFoundError:
-            raise ConfigError(f"{path}: there is no such file. Make a token with: raindrop token {path} --name NAME") from None
+            raise ConfigError(
+                f"{path}: there is no such file. Make a token with: raindrop token {path} --name NAME"
+            ) from None
         except (OSError, ValueError, KeyError, TypeError):
             raise ConfigError(f"{path}: not a file of tokens. Make one with: raindrop token FILE --name NAME") from None
         for token in tokens:
