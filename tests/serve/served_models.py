@@ -15,7 +15,7 @@ def train_runs(folder: Path) -> tuple[Path, Path]:
     table = easy_table(48, classes=("well", "ill"), statics=("age", "ward"))
     classifier, imputer = folder / "ward-risk", folder / "gaps"
     Classifier(config=QUICK | {"train.epochs": 2}, positive="ill").fit(table).save(classifier)
-    Imputer("linear").fit(table).save(imputer)
+    Imputer("linear").fit(easy_table(48)).save(imputer)
     return classifier, imputer
 
 

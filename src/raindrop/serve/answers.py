@@ -20,7 +20,7 @@ from raindrop.serve import protocol_v2
 from raindrop.serve.cards import card_of, example
 from raindrop.serve.failures import RequestError, as_request_error, place_of
 from raindrop.serve.limits import Limits
-from raindrop.serve.messages import Columns, Job, Kind, Reply
+from raindrop.serve.messages import Columns, Watched, Job, Kind, Reply
 from raindrop.serve.tables import Notes, is_quick, join_tables, table_of
 from raindrop.table.event_table import EventTable
 from raindrop.table.queries import spans
@@ -53,6 +53,8 @@ class Served:
 
 class Answers:
     """The served models, at most one of each kind, and what they answer."""
+
+    live_samples = 0
 
     def __init__(self, served: Sequence[Served], limits: Limits):
         self.served = {one.kind: one for one in served}
@@ -275,9 +277,9 @@ class Answers:
             columns = Columns(**example(one.estimator, "", 0.0)["readings"])
             self.of_batch([Job(0, kind, readings=columns, model=one.name, every=every)])
 
-    def gauges(self) -> dict[str, dict[str, float]]:
-        """What is watched about the readings of each sensor, by metric."""
-        return {}
+    def gauges(self) -> list[Watched]:
+        """What is watched about the readings and scores."""
+        return []
 
     def cards(self) -> list[dict[str, Any]]:
         """What the service must know, and tells, of each model."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from raindrop.serve.answers import Answers, Served
 from raindrop.serve.failures import RequestError, as_request_error, place_of
-from raindrop.serve.messages import Job, Reply
+from raindrop.serve.messages import Watched, Job, Reply
 from raindrop.serve.stream import Pushed, Stream
 from raindrop.serve.tables import Notes
 
@@ -42,9 +42,14 @@ class LiveAnswers:
         known = {"offset": offsets.get("", 0), "sources": sources, "samples": len(self.stream)}
         return [{"name": self.model.name, "stream": known}]
 
-    def gauges(self) -> dict[str, dict[str, float]]:
+    @property
+    def live_samples(self) -> int:
         """How many samples are live."""
-        return {"live": {"samples": float(len(self.stream))}}
+        return len(self.stream)
+
+    def gauges(self) -> list[Watched]:
+        """Nothing is watched here."""
+        return []
 
     def of_batch(self, jobs: Sequence[Job]) -> list[Reply]:
         """A reply for each job, in order."""

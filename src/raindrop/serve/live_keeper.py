@@ -147,7 +147,7 @@ class LiveKeeper:
             if offset is not None:
                 self._sources.add(source)
             self._save_soon()
-        self.samples = int(worker.gauges.get("live", {}).get("samples", self.samples))
+        self.samples = worker.live_samples
         return reply
 
     # ---------------------------------------------------------------- the worker

@@ -9,6 +9,8 @@ import msgspec
 
 Kind = Literal["predict", "explain", "readings", "graph", "stream"]
 Format = Literal["json", "arrow", "v2"]
+Watched = tuple[str, dict[str, str], float]
+"""Name, labels and value of a metric."""
 Cell = float | int | str | bool | None
 LENGTH = struct.Struct("<I")
 MAX_MESSAGE = 1 << 30
@@ -84,8 +86,9 @@ class Replies(msgspec.Struct):
     replies: list[Reply]
     memory: int = 0
     """Resident bytes of the worker."""
-    gauges: dict[str, dict[str, float]] = {}
-    """What is watched about the readings, by metric and sensor."""
+    live_samples: int = 0
+    gauges: list[Watched] = []
+    """What is watched about the readings, such as drift."""
 
 
 def frame_message(content: Any) -> bytes:

@@ -8,6 +8,10 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from raindrop.serve.messages import Watched
+
+State = Callable[[], dict[str, float]]
+Models = Callable[[], list[dict[str, Any]]]
 SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 SAMPLES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000)
 
@@ -15,9 +19,8 @@ SAMPLES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000)
 class Metrics:
     """Counters of requests, and whatever `state` tells of the service when it is asked."""
 
-    def __init__(self, state: Callable[[], dict[str, float]], models: Callable[[], list[dict[str, Any]]],
-                 watched: Callable[[], dict[str, dict[str, float]]]):  # fmt: skip
-        """state: values by name, counters end in _total; watched: values of sensors, by name and sensor."""
+    def __init__(self, state: State, models: Models, watched: Callable[[], list[Watched]]):
+        """state: values by name, counters end in _total; watched: gauges of the workers, such as drift."""
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self.requests = Counter(
@@ -55,8 +58,7 @@ class Metrics:
 class _Live:
     """Values that are looked up when they are asked for."""
 
-    def __init__(self, state: Callable[[], dict[str, float]], models: Callable[[], list[dict[str, Any]]],
-                 watched: Callable[[], dict[str, dict[str, float]]]):  # fmt: skip
+    def __init__(self, state: State, models: Models, watched: Callable[[], list[Watched]]):
         self.state, self.models, self.watched = state, models, watched
 
     def collect(self) -> Iterator[Metric]:
@@ -70,10 +72,10 @@ class _Live:
         for card in self.models():
             about.add_metric((card["name"], card["kind"], card["run"]), 1)
         yield about
-        for name, by_sensor in self.watched().items():
-            family = GaugeMetricFamily(
-                f"raindrop_{name}", name.replace("_", " ").capitalize() + ".", labels=("sensor",)
-            )
-            for sensor, value in by_sensor.items():
-                family.add_metric((sensor,), value)
-            yield family
+        families: dict[str, GaugeMetricFamily] = {}
+        for name, labels, value in self.watched():
+            if name not in families:
+                text = name.removeprefix("raindrop_").replace("_", " ").capitalize() + "."
+                families[name] = GaugeMetricFamily(name, text, labels=tuple(labels))
+            families[name].add_metric(tuple(labels.values()), value)
+        yield from families.values()

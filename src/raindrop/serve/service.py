@@ -32,7 +32,7 @@ from raindrop.serve.failures import RequestError
 from raindrop.serve.limits import Limits
 from raindrop.serve.live_keeper import LiveKeeper, StreamOptions
 from raindrop.serve.logs import Log
-from raindrop.serve.messages import Job, Kind, Reply
+from raindrop.serve.messages import Watched, Job, Kind, Reply
 from raindrop.serve.metrics import Metrics
 from raindrop.serve.pool import Pool, start_message
 from raindrop.serve.snapshots import Snapshot, check_kinds, fingerprint
@@ -307,13 +307,13 @@ class Service:
             "live_pushes_not_saved": float(self.live.not_saved),
         }
 
-    def _watched(self) -> dict[str, dict[str, float]]:
-        """What the workers watch about the readings of each sensor."""
-        merged: dict[str, dict[str, float]] = {}
-        for worker in self.pool.workers:
-            for name, by_sensor in worker.gauges.items():
-                merged.setdefault(name, {}).update(by_sensor)
-        return merged
+    def _watched(self) -> list[Watched]:
+        """What the workers watch about the readings; each worker watches those that it answered."""
+        return [
+            (name, {**labels, "worker": str(at)}, value)
+            for at, worker in enumerate(self.pool.workers)
+            for name, labels, value in worker.gauges
+        ]
 
 
 def _number(text: str | None, name: str) -> float | None:

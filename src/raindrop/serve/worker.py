@@ -54,7 +54,7 @@ def main() -> None:
         return
     while (batch := read_message(source, Batch)) is not None:
         replies = answers.of_batch(batch.jobs)
-        _write(out, Replies(replies, memory=resident_bytes(), gauges=answers.gauges()))
+        _write(out, Replies(replies, resident_bytes(), answers.live_samples, answers.gauges()))
 
 
 def _prepare(start: Start) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from raindrop.serve.messages import LENGTH, Batch, Hello, Job, Replies, Reply, frame_message
+from raindrop.serve.messages import LENGTH, Batch, Watched, Hello, Job, Replies, Reply, frame_message
 from raindrop.serve.worker import Start
 
 START_SECONDS = 600.0  # in which a worker must have loaded its models
@@ -29,7 +29,8 @@ class Worker:
     def __init__(self, process: asyncio.subprocess.Process, models: list[dict[str, Any]]):
         self.process, self.models = process, models
         self.memory = 0
-        self.gauges: dict[str, dict[str, float]] = {}
+        self.live_samples = 0
+        self.gauges: list[Watched] = []
 
     @classmethod
     async def start(cls, start: Start) -> Worker:
@@ -63,7 +64,7 @@ class Worker:
         """The replies to a batch; raises WorkerDied."""
         await self._send(Batch(jobs))
         answer = await self._receive(Replies)
-        self.memory, self.gauges = answer.memory, answer.gauges
+        self.memory, self.live_samples, self.gauges = answer.memory, answer.live_samples, answer.gauges
         return list(answer.replies)
 
     async def _send(self, content: Any) -> None:
