@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 ODD: tuple[Any, ...] = (
-    None, True, -1, 0, 1e308, -1e308, 2**70, "", "\u0000", "NaN", "a" * 300, [], {}, [[]], [None], {"a": {"b": []}},
-    float(2**53), "2026-13-45", "=1+1", "../../etc/passwd", "\ud7ff",
+    None, True, -1, 0, 1e308, -1e308, 2**70, 10**400, "", "\u0000", "NaN", "a" * 300, [], {}, [[]], [None],
+    {"a": {"b": []}}, float(2**53), "2026-13-45", "=1+1", "../../etc/passwd", "\ud7ff",
 )  # fmt: skip
 
 

@@ -110,6 +110,8 @@ def serve(
         raise ConfigError("--workers and --threads are whole numbers from 1 on.")
     address = Address(host=host, port=port, certificate=tls_certificate, private_key=tls_key)
     check_exposure(address, tokens is not None, without_tokens)
+    if not address.is_loopback and tls_certificate is None:
+        console.print("note: without --tls-certificate, readings and tokens cross the network in the clear")
     service = Service(
         runs,
         limits=_limits(bounds),
@@ -147,7 +149,7 @@ def _limits(bounds: Bounds) -> Any:
     given = {field.name: getattr(bounds, field.name) for field in fields(bounds)}
     body = int(given.pop("max_body_mb") * (1 << 20))
     renamed = {name.removeprefix("max_"): value for name, value in given.items()}
-    return Limits(body_bytes=body, waiting_bytes=max(64 << 20, 4 * body), **renamed)
+    return Limits(body_bytes=body, waiting_bytes=4 * body, **renamed)
 
 
 def token(file: Path, *, name: str, scopes: Words = ("predict", "stream", "model"), remove: bool = False) -> None:

@@ -20,7 +20,7 @@ from raindrop.serve import protocol_v2
 from raindrop.serve.cards import card_of, example
 from raindrop.serve.failures import RequestError, as_request_error, place_of
 from raindrop.serve.limits import Limits
-from raindrop.serve.messages import Columns, Watched, Job, Kind, Reply
+from raindrop.serve.messages import Columns, Job, Kind, Reply, Watched
 from raindrop.serve.tables import Notes, is_quick, join_tables, table_of
 from raindrop.table.event_table import EventTable
 from raindrop.table.queries import spans

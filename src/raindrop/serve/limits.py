@@ -37,7 +37,7 @@ class Limits:
     """most open connections; a further one is closed at once."""
     waiting: int = 256
     """most requests that wait for a worker; a further one is answered with 429."""
-    waiting_bytes: int = 64 << 20
+    waiting_bytes: int = 16 << 20
     """most bytes of bodies that are being read or wait for a worker; a further one is answered with 429."""
     batch_samples: int = 64
     """most samples that are scored together."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from raindrop.serve.answers import Answers, Served
 from raindrop.serve.failures import RequestError, as_request_error, place_of
-from raindrop.serve.messages import Watched, Job, Reply
+from raindrop.serve.messages import Job, Reply, Watched
 from raindrop.serve.stream import Pushed, Stream
 from raindrop.serve.tables import Notes
 

@@ -19,7 +19,7 @@ import msgspec
 from raindrop.serve.bodies import StreamBody, check_columns
 from raindrop.serve.failures import RequestError
 from raindrop.serve.limits import Limits
-from raindrop.serve.messages import Columns, Job, Reply
+from raindrop.serve.messages import Columns, Job, Reply, pack
 from raindrop.serve.worker import Start
 from raindrop.serve.worker_process import StartFailed, Worker, WorkerDied
 
@@ -54,7 +54,7 @@ class LiveKeeper:
         self._start = self._with_stream(start)
         self._worker: Worker | None = None
         self._lock = asyncio.Lock()  # pushes are taken one after the other
-        self._journal: list[Job] = []
+        self._journal: list[msgspec.Raw] = []
         self._saving: asyncio.Task[None] | None = None
         self._last_save = 0.0
         self._waiting = 0
@@ -130,10 +130,11 @@ class LiveKeeper:
             job.id, job.edges = (f"from {source}", offset) if offset is not None else ("", self._offset)
         self._number += 1
         job.number = self._number
+        packed = pack(job)
         for _ in range(ATTEMPTS):
             try:
                 async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
-                    (reply,) = await worker.run([job])
+                    (reply,) = await worker.run([packed])
                 break
             except WorkerDied:
                 worker = await self._restart()
@@ -143,7 +144,7 @@ class LiveKeeper:
         else:
             raise RequestError("internal", "The worker was lost three times on this request, so it is not tried again.")
         if not reply.code and job.action != "get":
-            self._journal.append(job)
+            self._journal.append(packed)
             if offset is not None:
                 self._sources.add(source)
             self._save_soon()
@@ -168,8 +169,8 @@ class LiveKeeper:
         self._offset = max(self._offset, int(stream.get("offset", 0)))
         self._sources |= set(stream.get("sources", ()))
         self.samples = int(stream.get("samples", 0))
-        for job in self._journal:
-            await worker.run([job])
+        for packed in self._journal:
+            await worker.run([packed])
         return worker
 
     async def _restart(self) -> Worker:
@@ -181,20 +182,12 @@ class LiveKeeper:
         return await self._ready()
 
     async def swap(self, start: Start) -> None:
-        """Continue with other models: the stream is saved, and restored by a new worker; pushes wait meanwhile."""
+        """Continue with other models: the stream is saved, and the next push finds it restored by a new worker."""
         async with self._lock:
-            if self._worker is None:
-                self._start = self._with_stream(start)
-                return
             await self._save()
-            before, self._start = self._start, self._with_stream(start)
-            try:
-                worker = await self._begin()
-            except RequestError as error:
-                self._start = before
-                raise StartFailed(error.message) from None
-            await self._worker.close()
-            self._worker = worker
+            if self._worker is not None:
+                await self._worker.close()
+            self._worker, self._start = None, self._with_stream(start)
 
     # ---------------------------------------------------------------- saving
 
@@ -214,7 +207,7 @@ class LiveKeeper:
             return
         self._number += 1
         try:
-            (reply,) = await self._worker.run([Job(self._number, "stream", action="save")])
+            (reply,) = await self._worker.run([pack(Job(self._number, "stream", action="save"))])
         except WorkerDied:
             await self._restart()
             return

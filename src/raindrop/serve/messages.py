@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from raindrop.serve.failures import RequestError
+
 Kind = Literal["predict", "explain", "readings", "graph", "stream"]
 Format = Literal["json", "arrow", "v2"]
 Watched = tuple[str, dict[str, str], float]
@@ -67,10 +69,16 @@ class Reply(msgspec.Struct, omit_defaults=True):
     """Where an unexpected exception was raised, for the log."""
 
 
-class Batch(msgspec.Struct, tag="batch"):
-    """Jobs to be answered together."""
+class Batch(msgspec.Struct):
+    """Jobs to be answered together, as the worker reads it."""
 
     jobs: list[Job]
+
+
+class PackedBatch(msgspec.Struct):
+    """The same as the service writes it: each job was encoded when its request came."""
+
+    jobs: list[msgspec.Raw]
 
 
 class Hello(msgspec.Struct, omit_defaults=True):
@@ -89,6 +97,14 @@ class Replies(msgspec.Struct):
     live_samples: int = 0
     gauges: list[Watched] = []
     """What is watched about the readings, such as drift."""
+
+
+def pack(job: Job) -> msgspec.Raw:
+    """A job as it is sent; an error where it has a number that cannot be."""
+    try:
+        return msgspec.Raw(msgspec.msgpack.encode(job))
+    except (OverflowError, UnicodeEncodeError):
+        raise RequestError("bad_request", "The body has a number that is too large, or text that is none.") from None
 
 
 def frame_message(content: Any) -> bytes:

@@ -15,9 +15,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from raindrop.serve.failures import RequestError
+import msgspec
+
+from raindrop.serve.failures import RequestError, place_of
 from raindrop.serve.limits import Limits
-from raindrop.serve.messages import Job, Reply
+from raindrop.serve.messages import Job, Reply, pack
 from raindrop.serve.worker import Start
 from raindrop.serve.worker_process import StartFailed, Worker, WorkerDied
 
@@ -29,7 +31,9 @@ BATCHED = ("predict",)  # kinds of jobs that are answered together
 class Pending:
     """A request that waits for its reply."""
 
-    job: Job
+    number: int
+    kind: str
+    packed: msgspec.Raw
     samples: int
     readings: int
     reply: asyncio.Future[Reply]
@@ -141,7 +145,7 @@ class Pool:
         self._number += 1
         job.number = self._number
         reply = asyncio.get_running_loop().create_future()
-        pending = Pending(job, samples, readings, reply, deadline)
+        pending = Pending(job.number, job.kind, pack(job), samples, readings, reply, deadline)
         self.queue.append(pending)
         self._filled.set()
         try:
@@ -196,7 +200,7 @@ class Pool:
             pending = self.queue.popleft()
             if pending.given_up:
                 continue
-            alone = pending.job.kind not in BATCHED or pending.attempts > 0
+            alone = pending.kind not in BATCHED or pending.attempts > 0
             fits = (
                 samples + pending.samples <= self.limits.batch_samples
                 and readings + pending.readings <= self.limits.batch_readings
@@ -226,8 +230,12 @@ class Pool:
         started = time.monotonic()
         try:
             async with asyncio.timeout(self.limits.seconds):
-                replies = await worker.run([pending.job for pending in batch])
+                replies = await worker.run([pending.packed for pending in batch])
         except (WorkerDied, TimeoutError):
+            self._ask_again(batch)
+            return False
+        except Exception as error:  # a defect; the loop that serves the queue must not end by it
+            self.note("batch_failed", level="error", at=place_of(error))
             self._ask_again(batch)
             return False
         finally:
@@ -246,7 +254,7 @@ class Pool:
                 continue
             if pending.attempts >= MAX_ATTEMPTS:
                 message = "The worker was lost three times on this request, so it is not tried again."
-                pending.reply.set_result(Reply(pending.job.number, code="internal", message=message))
+                pending.reply.set_result(Reply(pending.number, code="internal", message=message))
             else:
                 self.queue.appendleft(pending)
 

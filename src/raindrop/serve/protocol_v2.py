@@ -116,7 +116,10 @@ def _numbers(tensor: Tensor) -> list[float | str | None]:
             raise RequestError(
                 "bad_request", f"The input '{tensor.name}' has an entry that is not a number (number {at + 1:,})."
             )
-    return [float(entry) for entry in tensor.data]  # type: ignore[arg-type]
+    try:
+        return [float(entry) for entry in tensor.data]  # type: ignore[arg-type]
+    except OverflowError:
+        raise RequestError("bad_request", f"The input '{tensor.name}' has a number that is too large.") from None
 
 
 def _parameter(parameters: dict[str, Cell], name: str) -> float | None:

@@ -205,7 +205,7 @@ def run(service: Service, address: Address, started: Callable[[str], None]) -> N
         try:
             await service.open()
         except StartFailed as error:
-            service.snapshot.remove()
+            await service.close()
             raise ModelFileError(str(error)) from None
         server = make_server(service, address)
         serving = asyncio.create_task(server.serve())

@@ -32,7 +32,7 @@ from raindrop.serve.failures import RequestError
 from raindrop.serve.limits import Limits
 from raindrop.serve.live_keeper import LiveKeeper, StreamOptions
 from raindrop.serve.logs import Log
-from raindrop.serve.messages import Watched, Job, Kind, Reply
+from raindrop.serve.messages import Job, Kind, Reply, Watched
 from raindrop.serve.metrics import Metrics
 from raindrop.serve.pool import Pool, start_message
 from raindrop.serve.snapshots import Snapshot, check_kinds, fingerprint
@@ -128,12 +128,12 @@ class Service:
                 raise StartFailed(str(error) if isinstance(error, RaindropError) else describe_failure(error)) from None
             try:
                 await self.pool.swap(self._start_message(snapshot))
-                await self.live.swap(self._start_message(snapshot))
             except StartFailed:
                 snapshot.remove()
                 raise
             finally:
                 self._seen = seen
+            await self.live.swap(self._start_message(snapshot))
             old, self.snapshot = self.snapshot, snapshot
             old.remove()
             self.changed_on_disk = ""

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from raindrop.serve.messages import LENGTH, Batch, Watched, Hello, Job, Replies, Reply, frame_message
+from raindrop.serve.messages import LENGTH, Hello, PackedBatch, Replies, Reply, Watched, frame_message
 from raindrop.serve.worker import Start
 
 START_SECONDS = 600.0  # in which a worker must have loaded its models
@@ -60,9 +60,9 @@ class Worker:
         worker.models = hello.models
         return worker
 
-    async def run(self, jobs: list[Job]) -> list[Reply]:
+    async def run(self, jobs: list[msgspec.Raw]) -> list[Reply]:
         """The replies to a batch; raises WorkerDied."""
-        await self._send(Batch(jobs))
+        await self._send(PackedBatch(jobs))
         answer = await self._receive(Replies)
         self.memory, self.live_samples, self.gauges = answer.memory, answer.live_samples, answer.gauges
         return list(answer.replies)
