@@ -90,7 +90,8 @@ def stopped(process: int) -> Iterator[None]:
     try:
         yield
     finally:
-        os.kill(process, signal.SIGCONT)
+        with contextlib.suppress(ProcessLookupError):  # it may have been replaced
+            os.kill(process, signal.SIGCONT)
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:

@@ -123,8 +123,8 @@ def test_a_body_that_does_not_say_its_size_is_cut_off_at_the_limit(small, bearer
 
 def test_headers_that_are_too_large_are_refused(small):
     answer = raw(small, b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 40_000 + b"\r\n\r\n")
-    assert answer.startswith(b"HTTP/1.1 400")
-    assert b"too large" in answer
+    assert answer.startswith((b"HTTP/1.1 431", b"HTTP/1.1 400"))  # whether they came at once, or in pieces
+    assert b"too large" in answer or b"larger than" in answer
 
 
 def test_a_megabyte_of_garbage_is_refused_and_others_are_answered(small, bearer):

@@ -16,6 +16,7 @@ STATUS = {
     "unsupported_format": 415,
     "unusable_data": 422,
     "busy": 429,
+    "headers_too_large": 431,
     "internal": 500,
     "not_ready": 503,
     "too_slow": 504,

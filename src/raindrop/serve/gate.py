@@ -80,11 +80,12 @@ class Gate:
         log: Log,
         metrics: Metrics,
         route_of: Callable[[Scope], str],
+        header_bytes: int,
     ):
         """hosts: names by which a browser may reach the service, against websites that pretend to be it; None: any."""
         self.app, self.tokens, self.log, self.metrics = app, tokens, log, metrics
         self.hosts = None if hosts is None else frozenset(name.lower() for name in hosts)
-        self.route_of = route_of
+        self.route_of, self.header_bytes = route_of, header_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request pass, or answer it."""
@@ -130,6 +131,9 @@ class Gate:
     def _refusal(self, scope: Scope) -> RequestError | None:
         """Why a request may not pass; None where it may."""
         request = Request(scope)
+        size = sum(len(name) + len(value) + 4 for name, value in scope["headers"])
+        if size + len(scope.get("raw_path") or b"") + len(scope["query_string"]) > self.header_bytes:
+            return RequestError("headers_too_large", f"The headers are larger than {self.header_bytes:,} bytes.")
         if self.hosts is not None:
             host = request.headers.get("host", "").lower()
             name = host.rpartition(":")[0] if ":" in host and not host.endswith("]") else host

@@ -53,6 +53,7 @@ class LiveKeeper:
         self._temporary = None if options.state is not None else tempfile.TemporaryDirectory(prefix="raindrop-live-")
         self._start = self._with_stream(start)
         self._worker: Worker | None = None
+        self._starting: asyncio.Task[Worker] | None = None
         self._lock = asyncio.Lock()  # pushes are taken one after the other
         self._journal: list[msgspec.Raw] = []
         self._saving: asyncio.Task[None] | None = None
@@ -154,8 +155,11 @@ class LiveKeeper:
     # ---------------------------------------------------------------- the worker
 
     async def _ready(self) -> Worker:
+        """The worker; it goes on starting when the request that waits for it has waited too long."""
         if self._worker is None:
-            self._worker = await self._begin()
+            if self._starting is None or self._starting.done():
+                self._starting = asyncio.create_task(self._begin())
+            self._worker = await asyncio.shield(self._starting)
         return self._worker
 
     async def _begin(self) -> Worker:
@@ -178,7 +182,7 @@ class LiveKeeper:
         await self._worker.kill()
         self.restarts += 1
         self.note("stream_worker_restarted", level="warning", exit=self._worker.process.returncode)
-        self._worker = None
+        self._worker = self._starting = None
         return await self._ready()
 
     async def swap(self, start: Start) -> None:
@@ -187,7 +191,8 @@ class LiveKeeper:
             await self._save()
             if self._worker is not None:
                 await self._worker.close()
-            self._worker, self._start = None, self._with_stream(start)
+            self._worker = self._starting = None
+            self._start = self._with_stream(start)
 
     # ---------------------------------------------------------------- saving
 
@@ -219,6 +224,9 @@ class LiveKeeper:
     async def close(self) -> None:
         """Save, and end the worker."""
         async with self._lock:
+            if self._worker is None and self._starting is not None:
+                with contextlib.suppress(RequestError, WorkerDied):
+                    self._worker = await self._starting
             if self._worker is not None:
                 with contextlib.suppress(RequestError):
                     await self._save()

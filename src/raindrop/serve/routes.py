@@ -77,6 +77,7 @@ def create_app(service: Service) -> ASGIApp:
         log=service.log,
         metrics=service.metrics,
         route_of=route_of,
+        header_bytes=service.limits.header_bytes,
     )
 
 
