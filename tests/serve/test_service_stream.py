@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
+import shutil
 import signal
+from unittest.mock import Mock
 
 import pytest
 from asking import Asking
-from learnable import easy_table
+from learnable import QUICK, easy_table
 from served_models import columns_of, request_of
 
+from raindrop import Classifier, load
+from raindrop.serve.answers import Answers, Served
+from raindrop.serve.limits import Limits
+from raindrop.serve.live import LiveAnswers
 from raindrop.serve.live_keeper import StreamOptions
 from raindrop.serve.logs import Log
+from raindrop.serve.messages import Columns, Job, Reply
 from raindrop.serve.service import Service
 
 
@@ -99,17 +108,40 @@ def test_a_killed_worker_loses_no_push_and_counts_none_twice(runs, table, tmp_pa
 
 
 @pytest.mark.slow
-def test_live_samples_outlive_the_service_and_a_full_disk_is_told(runs, table, tmp_path):
+def test_live_samples_outlive_the_service_and_go_on_with_another_model(runs, table, tmp_path):
     options = StreamOptions(state=tmp_path / "live")
     one, two = parts(table)
-    with Asking(Service([runs[0]], log=Log(tmp_path / "log"), stream=options)) as running:
+    run = shutil.copytree(runs[0], tmp_path / "ward-risk")
+    with Asking(Service([run], log=Log(tmp_path / "log"), stream=options)) as running:
         running.post("/v1/stream/bed", {"readings": one})
-    with Asking(Service([runs[0]], log=Log(tmp_path / "log"), stream=options)) as running:
+    other = Classifier(config=QUICK | {"train.epochs": 1}, positive="ill", seed=5)
+    other.fit(easy_table(48, classes=("well", "ill"), statics=("age", "ward"))).save(tmp_path / "new")
+    with Asking(Service([run], log=Log(tmp_path / "log"), stream=options)) as running:
+        assert running.get("/v1/stream/bed").json()["readings"] == len(one["time"])
+        for name in ("model.safetensors", "model.json"):
+            shutil.copy(tmp_path / "new" / name, run / name)
+        assert running.post("/v1/model/reload", {}).status == 200
         content = running.post("/v1/stream/bed", {"readings": two}).json()
         assert content["readings"] == table.count[0]
-        live = running.service.live
-        live._journal *= 30_000  # as if none of them could be saved
-        answer = running.post("/v1/stream/bed", {"readings": two})
-        assert (answer.status, answer.code) == (507, "no_space")
-        assert running.get("/v1/stream/bed").status == 200
-        live._journal.clear()
+        assert content["run"] == other.identity_[:16]
+
+
+def test_a_full_disk_is_told_and_nothing_is_stored(runs, tmp_path, monkeypatch):
+    options = {"state": str(tmp_path / "live"), "sync": False, "max_samples": 3, "max_readings": 100,
+               "lateness": None, "window": None}  # fmt: skip
+    live = LiveAnswers(Answers([Served("ward-risk", load(runs[0]))], Limits(readings=4)), options)
+
+    def push(offset: int, times: list[float]) -> Reply:
+        columns = Columns(times, ["pressure"] * len(times), [1.0] * len(times))
+        return live.of_batch([Job(offset, "stream", readings=columns, sample="a", action="push", edges=offset)])[0]
+
+    assert push(1, [0.0, 1.0]).code == ""
+    with monkeypatch.context() as patch:
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        patch.setattr("raindrop.serve.state_folder.StateFolder.append", Mock(side_effect=full))
+        assert push(2, [2.0]).code == "no_space"
+    assert push(3, [3.0]).code == ""
+    (reply,) = live.of_batch([Job(4, "stream", sample="a", action="get")])
+    assert json.loads(reply.body)["readings"] == 3
+    assert push(5, [4.0, 5.0]).code == "too_large"
+    live.close()

@@ -277,6 +277,9 @@ class Answers:
             columns = Columns(**example(one.estimator, "", 0.0)["readings"])
             self.of_batch([Job(0, kind, readings=columns, model=one.name, every=every)])
 
+    def close(self) -> None:
+        """Nothing has to be saved."""
+
     def gauges(self) -> list[Watched]:
         """What is watched about the readings and scores."""
         return []

@@ -1,37 +1,39 @@
-"""Live samples as their worker sees them: a stream, its scores, and its folder on the disk."""
+"""Live samples as their worker sees them: a stream in a folder, and its scores."""
 
 from __future__ import annotations
 
 import errno
+import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
+from raindrop.errors import ConfigError
 from raindrop.serve.answers import Answers, Served
 from raindrop.serve.failures import RequestError, as_request_error, place_of
 from raindrop.serve.messages import Job, Reply, Watched
+from raindrop.serve.state import State
+from raindrop.serve.state_folder import StateFolder
 from raindrop.serve.stream import Pushed, Stream
 from raindrop.serve.tables import Notes
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class LiveAnswers:
     """Pushes in, scores out."""
 
     def __init__(self, answers: Answers, options: dict[str, Any]):
-        """options: those of the service's StreamOptions."""
+        """options: those of the service's StreamOptions, and `sync`."""
         self.answers, self.options = answers, options
         self.model: Served = answers.served.get("samples") or next(iter(answers.served.values()))
-        self.folder = Path(options["state"])
-        estimator = self.model.estimator
-        if self.folder.exists():
-            self.stream = Stream.restore(self.folder, estimator)
-        else:
-            own = {name: options[name] for name in ("max_samples", "lateness", "window")}
-            self.stream = Stream(estimator, **own)
+        folder, estimator = Path(options["state"]), self.model.estimator
+        adopt(folder, estimator)
+        settings = {name: options[name] for name in ("max_samples", "lateness", "window")}
+        self.stream = Stream.open(estimator, folder, sync=options["sync"], **settings)
         table = self.stream.table()
         self.counts: dict[str, int] = dict(zip(table.ids, table.count.tolist(), strict=True))
 
@@ -39,7 +41,7 @@ class LiveAnswers:
         """What the service must know to go on."""
         offsets = self.stream.offsets
         sources = [name.removeprefix("from ") for name in offsets if name.startswith("from ")]
-        known = {"offset": offsets.get("", 0), "sources": sources, "samples": len(self.stream)}
+        known = {"offset": self.stream.offset, "sources": sources, "samples": len(self.stream)}
         return [{"name": self.model.name, "stream": known}]
 
     @property
@@ -51,6 +53,10 @@ class LiveAnswers:
         """Nothing is watched here."""
         return []
 
+    def close(self) -> None:
+        """Save the stream."""
+        self.stream.close()
+
     def of_batch(self, jobs: Sequence[Job]) -> list[Reply]:
         """A reply for each job, in order."""
         replies = []
@@ -59,26 +65,18 @@ class LiveAnswers:
                 replies.append(getattr(self, f"_{job.action}")(job))
             except Exception as error:
                 told = as_request_error(error)
-                if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-                    told = RequestError("no_space", "The disk is full, so the live samples were not saved.")
+                if isinstance(error, OSError) and error.errno in FULL:
+                    told = RequestError("no_space", "The disk is full, so nothing of this push was stored.")
                 place = place_of(error) if told.code == "internal" else ""
                 replies.append(Reply(job.number, code=told.code, message=told.message, place=place))
         return replies
 
     def _push(self, job: Job) -> Reply:
         self._require_room(job)
-        pushed = Pushed(0)
+        pushed = Pushed(self.stream.offsets.get(job.id, 0), skipped=True)
         with Notes() as notes:
-            if job.samples:
-                self.stream.set_samples({"sample": [job.sample], **job.samples}, source="statics")
-            if job.readings is not None:
-                readings = {
-                    "sample": [job.sample] * len(job.readings.time),
-                    "time": job.readings.time,
-                    "sensor": job.readings.sensor,
-                    "value": job.readings.value,
-                }
-                pushed = self.stream.push(readings, offset=job.edges, source=job.id)
+            if job.edges > pushed.offset:
+                pushed = self._store(job)
             self.counts[job.sample] = self.counts.get(job.sample, 0) + pushed.new
             reply = self._get(job, asdict(pushed))
         if notes:
@@ -86,6 +84,19 @@ class LiveAnswers:
             reply.body = msgspec.json.encode(content | {"notes": notes})
         reply.readings = 0 if job.readings is None else len(job.readings.time)
         return reply
+
+    def _store(self, job: Job) -> Pushed:
+        if job.samples:
+            self.stream.set_samples({"sample": [job.sample], **job.samples}, source="statics")
+        if job.readings is None:
+            return Pushed(job.edges)
+        readings = {
+            "sample": [job.sample] * len(job.readings.time),
+            "time": job.readings.time,
+            "sensor": job.readings.sensor,
+            "value": job.readings.value,
+        }
+        return self.stream.push(readings, offset=job.edges, source=job.id)
 
     def _require_room(self, job: Job) -> None:
         """Raise where a sample, or all of them together, would have more readings than allowed."""
@@ -99,8 +110,7 @@ class LiveAnswers:
             )
         if sum(self.counts.values()) + more > self.options["max_readings"]:
             raise RequestError(
-                "no_space",
-                f"The live samples have {self.options['max_readings']:,} readings together, and no more fit.",
+                "no_space", f"The live samples have {self.options['max_readings']:,} readings together; no more fit."
             )
 
     def _get(self, job: Job, pushed: dict[str, Any] | None = None) -> Reply:
@@ -108,11 +118,10 @@ class LiveAnswers:
         content: dict[str, Any] = {"model": self.model.name, "run": self.model.run, "sample": job.sample}
         if pushed is not None:
             content["pushed"] = pushed
-        count = int(np.sum(self.stream.table([job.sample]).count))
+        count = self.counts[job.sample] = int(self.stream.table([job.sample]).count.sum())
         content["readings"] = count
         if self.model.kind == "samples" and count:
-            coverage = {} if job.coverage is None else {"coverage": job.coverage}
-            frame = self.stream.scores([job.sample], **coverage).frame()
+            frame = self.stream.scores([job.sample], coverage=job.coverage).frame()
             content["prediction"] = frame.drop("sample").to_dicts()[0]
         elif self.model.kind == "imputer" and count:
             content["filled"] = self.stream.fill([job.sample]).frame().drop("sample").to_dict(as_series=False)
@@ -124,10 +133,21 @@ class LiveAnswers:
         self.counts.pop(job.sample, None)
         return Reply(job.number, body=msgspec.json.encode({"sample": job.sample, "live": False}), samples=1)
 
-    def _save(self, job: Job) -> Reply:
-        self.stream.save(self.folder)
-        return Reply(job.number, body=b"{}")
-
     def _require_live(self, sample: str) -> None:
         if sample not in self.stream:
             raise RequestError("not_found", "There is no live sample of this name; push readings of it first.")
+
+
+def adopt(folder: Path, estimator: Any) -> None:
+    """Let a model that took the place of another go on with its live samples; it must have the same sensors."""
+    place = StateFolder(folder)
+    if not place.exists:
+        return
+    state = place.read()
+    with tempfile.TemporaryDirectory() as empty:
+        own = State.read(Stream(estimator).save(empty)).model
+    if state.model == own:
+        return
+    if tuple(state.sensors[: len(estimator.scaler_.sensors)]) != estimator.scaler_.sensors:
+        raise ConfigError("The live samples belong to a model of other sensors. Give another folder (--stream-state).")
+    replace(state, model=own).write(folder)

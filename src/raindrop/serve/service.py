@@ -105,7 +105,7 @@ class Service:
         """Start the workers, unless they run already; raises StartFailed where the models cannot be loaded."""
         if self.pool.models:
             return
-        await self.pool.open()
+        await asyncio.gather(self.pool.open(), self.live.open())
         self.log("ready", models=[card["name"] for card in self.pool.models], workers=self.options.workers)
 
     async def close(self) -> None:
@@ -304,7 +304,6 @@ class Service:
             "model_swap_failures_total": float(counts.failed_swaps),
             "log_lines_lost_total": float(self.log.lost),
             "live_samples": float(self.live.samples),
-            "live_pushes_not_saved": float(self.live.not_saved),
         }
 
     def _watched(self) -> list[Watched]:

@@ -55,6 +55,7 @@ def main() -> None:
     while (batch := read_message(source, Batch)) is not None:
         replies = answers.of_batch(batch.jobs)
         _write(out, Replies(replies, resident_bytes(), answers.live_samples, answers.gauges()))
+    answers.close()
 
 
 def _prepare(start: Start) -> Any:
