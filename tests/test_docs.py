@@ -28,6 +28,7 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 DATA_FORMAT = (ROOT / "docs" / "data_format.md").read_text()
 IMPUTATION = (ROOT / "docs" / "imputation.md").read_text()
+SERVICE = (ROOT / "docs" / "service.md").read_text()
 MAP = (ROOT / "docs" / "paper_map.md").read_text()
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
@@ -89,7 +90,9 @@ def test_the_gaps_and_forecasts_of_the_readme_run():
     exec(code, {"QUICK": QUICK, "rd": raindrop, "train": train, "test": test})
 
 
-@pytest.mark.parametrize("page", [README, IMPUTATION, DATA_FORMAT], ids=["README", "imputation", "data"])
+@pytest.mark.parametrize(
+    "page", [README, IMPUTATION, DATA_FORMAT, SERVICE], ids=["README", "imputation", "data", "service"]
+)
 def test_the_commands_of_a_page_exist_with_their_options(page):
     lines = re.findall(r"^raindrop (.+?)(?:\s+#.*)?$", page, re.M)
     assert len(lines) >= 3

@@ -61,7 +61,7 @@ def test_the_lowest_versions_that_are_tested_are_those_that_are_admitted() -> No
     extras = project["optional-dependencies"]
     needed = [
         *project["dependencies"],
-        *(text for name in ("pandas", "plot", "report", "log", "trees", "meds") for text in extras[name]),
+        *(text for name in ("pandas", "plot", "report", "log", "trees", "meds", "serve") for text in extras[name]),
     ]
     admitted = {}
     for requirement in map(Requirement, needed):

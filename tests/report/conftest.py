@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from awkward import awkward_model, awkward_table
-from browsers import find_browser, give_up
+from browsers import launched_browser
 from opened_page import Opened
 
 from raindrop import Classifier, EventTable
 from raindrop.report import Report, report_on
-
-FLAGS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-)
 
 
 @pytest.fixture(scope="module")
@@ -49,17 +43,8 @@ def text(report: Report) -> str:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        give_up("the package playwright is not installed", os.environ)
-    with sync_playwright() as engine:
-        path = find_browser(engine.chromium.executable_path, os.environ)
-        if path is None:
-            give_up("no browser: install chromium, or name one in RAINDROP_BROWSER", os.environ)
-        opened = engine.chromium.launch(executable_path=path, args=FLAGS.split())
+    with launched_browser() as opened:
         yield opened
-        opened.close()
 
 
 @pytest.fixture

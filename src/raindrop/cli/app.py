@@ -24,6 +24,7 @@ from raindrop.cli.models import models, settings
 from raindrop.cli.readings import forecast, impute
 from raindrop.cli.report import explain, report
 from raindrop.cli.samples import console
+from raindrop.cli.serve import serve, token
 from raindrop.cli.sign import sign
 from raindrop.cli.tables import export_table, import_table, inspect
 from raindrop.cli.train import evaluate, predict, train
@@ -160,6 +161,8 @@ app.command(settings)
 app.command(explain)
 app.command(report)
 app.command(sign)
+app.command(serve)
+app.command(token)
 app.command(import_table, name="import")
 app.command(export_table)
 app.command(inspect)

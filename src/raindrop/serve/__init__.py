@@ -1,8 +1,19 @@
 """Models in use: readings come in one by one or in batches, and scores and filled readings go out.
 
-`stream.py` holds the live samples and scores those that changed; a service is built on it.
+`stream.py` holds the live samples and scores those that changed. `service.py` answers over HTTP (`raindrop serve`): it
+reads and bounds requests, and processes of their own hold the models (`pool.py`, `worker.py`).
 """
 
-from raindrop.serve.stream import Pushed, Stream
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from raindrop.serve.stream import Pushed, Stream
 
 __all__ = ["Pushed", "Stream"]
+
+
+def __getattr__(name: str) -> Any:  # the process that answers HTTP needs no torch, which a stream imports
+    if name not in __all__:
+        raise AttributeError(f"module 'raindrop.serve' has no attribute '{name}'")
+    return getattr(import_module("raindrop.serve.stream"), name)

@@ -1,0 +1,66 @@
+"""The log: one JSON object in a line, without values, sample ids, addresses or tokens unless they are asked for."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+LEVELS = ("info", "warning", "error")
+
+
+class Log:
+    """Writes lines to a file, or to standard error. A line that cannot be written is counted, never an error."""
+
+    def __init__(self, path: Path | None = None, *, details: bool = False):
+        """With `details`, lines also have what identifies a client or a sample."""
+        self.path, self.details = path, details
+        self.lost = 0
+        self._lock = threading.Lock()
+        self._file: IO[bytes] | None = None
+
+    def __call__(
+        self, event: str, *, level: str = "info", details: Mapping[str, Any] | None = None, **facts: Any
+    ) -> None:
+        """Write a line; `details` are left out unless they are asked for."""
+        time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        line: dict[str, Any] = {"time": time, "level": level, "event": event, **facts}
+        if self.details and details:
+            line |= details
+        text = msgspec.json.encode(line, enc_hook=str) + b"\n"
+        with self._lock:
+            try:
+                self._open().write(text)
+                self._open().flush()
+            except (OSError, ValueError):  # a full disk, a closed pipe
+                self.lost += 1
+                self._file = None
+
+    def _open(self) -> IO[bytes]:
+        if self._file is None:
+            self._file = sys.stderr.buffer if self.path is None else open(self.path, "ab", buffering=0)  # noqa: SIM115
+        return self._file
+
+
+class ServerLines(logging.Handler):
+    """What the HTTP server says of itself, as lines of the log; exceptions by their type and place alone."""
+
+    def __init__(self, log: Log):
+        super().__init__()
+        self.log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line."""
+        from raindrop.serve.failures import place_of
+
+        level = (
+            "error" if record.levelno >= logging.ERROR else "warning" if record.levelno >= logging.WARNING else "info"
+        )
+        error = record.exc_info[1] if record.exc_info else None
+        self.log("server", level=level, message=str(record.msg).strip(), at="" if error is None else place_of(error))
