@@ -76,8 +76,7 @@ class _Readings:
     def __init__(self, batch: Batch):
         self.value, self.sensor, self.step = batch.value.numpy(), batch.sensor.numpy(), batch.step.numpy()
         self.num_sensors = batch.num_sensors
-        self.rows = np.argsort(self.sensor, kind="stable")  # by sensor, then time
-        self.count = np.bincount(self.sensor, minlength=batch.num_sensors)
+        self.rows, self.count = batch.senders.rows.numpy(), batch.senders.counts.numpy()  # by sensor, then time
         self.present = self.count > 0
         self.start = (np.cumsum(self.count) - self.count)[self.present]  # of each sensor with readings
         self.number = self.count[self.present]
@@ -205,22 +204,29 @@ def _slots(slots: Slots, batch: Batch, readings: _Readings) -> tuple[Array, Arra
 
 
 def _summaries(slots: Slots, batch: Batch, readings: _Readings) -> tuple[Array, Array]:
-    """`SensorSummaries.forward`: (u, c) scaled, 0 for sensors without readings; and numbers about the sample (4,)."""
-    layer = slots.summaries
+    """`SensorSummaries.forward`: (u, c) scaled, 0 for sensors without readings; and numbers about the sample (4,).
+
+    To the last bit: a summary that many samples share lies on a knot of its encoding, which jumps there. So what
+    depends on the order of a sum, or on the implementation of a logarithm, is left to torch.
+    """
+    layer, series, present = slots.summaries, batch.senders, readings.present
     time = layer.clock.rescale(batch.time).numpy().astype(np.float32)
     value, last = readings.value[readings.rows], readings.start + readings.number - 1
-    count = readings.number.astype(np.float32)
-    mean = readings.reduce(np.add, value) / count
-    std = np.sqrt(readings.reduce(np.add, np.square(value - np.repeat(mean, readings.number))) / count)
+    counts = series.counts.float()
+    count, log_count = counts.numpy()[present], counts.log1p().numpy()[present]
+    mean = series.sum(batch.value).numpy()[present] / count
+    from_mean = np.empty_like(value)
+    from_mean[readings.rows] = np.square(value - np.repeat(mean, readings.number))
+    std = np.sqrt(series.sum(torch.from_numpy(from_mean)).numpy()[present] / count)
     low, high = readings.reduce(np.minimum, value), readings.reduce(np.maximum, value)
     first_value, last_value = value[readings.start], value[last]
     last_time = time[readings.step[readings.rows[last]]]
-    known = [np.log1p(count), mean, low, high, std, first_value, last_value, last_value - first_value, last_time]
+    known = [log_count, mean, low, high, std, first_value, last_value, last_value - first_value, last_time]
     raw = np.array([*known, time[-1] - last_time]).T
     scaled = np.zeros((readings.num_sensors, raw.shape[1]), dtype=np.float32)
-    scaled[readings.present] = (raw - _np(layer.mean)[readings.present]) / _np(layer.scale)[readings.present]
-    about = [time[-1], time[0], np.log1p(np.float32(len(value))), len(count) / readings.num_sensors]
-    return scaled, np.array(about, dtype=np.float32)
+    scaled[present] = (raw - _np(layer.mean)[present]) / _np(layer.scale)[present]
+    number, share = counts.sum().log1p(), (counts > 0).to(counts.dtype).mean()
+    return scaled, np.array([time[-1], time[0], number, share], dtype=np.float32)
 
 
 def _head(head: Head, sample: Array, statics: Array) -> Array:
