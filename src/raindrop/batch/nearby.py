@@ -235,8 +235,8 @@ class Neighbours:
         previous, following = self.previous.numpy(force=True), self.following.numpy(force=True)
         has_previous, has_following = previous >= 0, following >= 0
         time = batch.time.numpy()  # double, as all times
-        read_at, now = np.append(time[batch.step.numpy(force=True)], 0.0), time[:, None]
-        age, wait = now - read_at[previous], read_at[following] - now
+        read_at, now = np.append(time.take(batch.step.numpy(force=True)), 0.0), time[:, None]
+        age, wait = now - read_at.take(previous), read_at.take(following) - now  # position -1 is the last
         between = has_previous & has_following
         self.share = np.where(between, age / np.where(between, age + wait, 1.0), ~has_previous)
         """Of the way from the reading before to the one after."""

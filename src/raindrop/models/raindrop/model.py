@@ -21,6 +21,7 @@ from raindrop.models.layers import Head, TimeEncoding, uniform
 from raindrop.models.raindrop.config import RaindropConfig
 from raindrop.models.raindrop.messages import MessagePassing, State
 from raindrop.models.raindrop.nearby_messages import AGREEMENT_DIM, NearbyMessages
+from raindrop.models.raindrop.one_sample import fits, scores_of_one
 from raindrop.models.raindrop.slots import Slots
 from raindrop.models.raindrop.temporal import Readout, ShortSeries, make_pool
 
@@ -65,6 +66,9 @@ class Raindrop(Model):
             self.slots.learn(training, lambda batch: ShortSeries.from_batch(batch, self.config.long_series).batch)
 
     def score_batch(self, batch: Batch) -> Tensor:
+        """The scores; those of a single sample in NumPy, which is several times faster."""
+        if not self.training and fits(self.config, batch):
+            return scores_of_one(self, batch)
         output: Output = self(batch, scores_only=True)
         return output.scores
 

@@ -58,7 +58,7 @@ class SenderSums:
 
     def sums(self, content: Tensor, decay: Tensor, pair: Tensor) -> tuple[Tensor, Tensor]:
         """The same without a gradient, in the cheaper of two ways."""
-        if self.edges is None and self.batch.num_steps * pair.shape[1] <= PRODUCT_GAIN * len(content):
+        if self.edges is None and 0 < self.batch.num_steps * pair.shape[1] <= PRODUCT_GAIN * len(content):
             return self.products(content, decay, pair)
         numerator, total = torch.zeros_like(content), content.new_zeros(content.shape[:2])
         for rows, sent, weight in self.terms(content, decay, pair):

@@ -172,11 +172,8 @@ class Slots(nn.Module):
         h, error = self.norm(h.transpose(0, 1)), x.new_zeros(())  # (b, u, dim)
         sensors = torch.where(present[..., None], h, self.absent)
         if self.messages is not None:
-            message = self.messages(h, present, keep)
-            sensors = self.messages.norm(sensors + message)
-            if with_error:
-                truth = torch.stack([x[..., c] for c in RECONSTRUCTED], dim=-1)
-                error = self.messages.error(message, present, truth)
+            truth = torch.stack([x[..., c] for c in RECONSTRUCTED], dim=-1) if with_error else None
+            sensors, error = self.messages(h, sensors, present, truth, keep)
         encoded_context = torch.cat([self.encode_context(context), context[..., None].clamp(-4.0, 4.0)], dim=-1)
         return SlotOutput(sensors, self.context(encoded_context.flatten(1)), error)
 
@@ -210,16 +207,21 @@ class SlotMessages(nn.Module):
         sends = sends if keep is None else sends & (keep > 0)
         return torch.softmax(logit.masked_fill(~sends, torch.finfo(h.dtype).min), dim=1) * sends
 
-    def forward(self, h: Tensor, present: Tensor, keep: Tensor | None = None) -> Tensor:
-        """h (b, u, d), present (b, u) -> the message to each sensor (b, v, d)."""
+    def forward(
+        self, h: Tensor, slots: Tensor, present: Tensor, truth: Tensor | None, keep: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """h, slots (b, u, d), present (b, u), truth (b, u, c) -> slots with their messages, and the squared error.
+
+        Without `truth` the error is 0.
+        """
         content = per_sensor(h, self.w_send)
         received = self.attention(h, present, keep).transpose(1, 2) @ content  # (b, v, j)
-        return per_sensor(received, self.w_receive)
-
-    def error(self, message: Tensor, present: Tensor, truth: Tensor) -> Tensor:
-        """The squared error of summaries (b, v, c) predicted from messages (b, v, d) alone."""
+        message = per_sensor(received, self.w_receive)
+        slots = self.norm(slots + message)
+        if truth is None:
+            return slots, slots.new_zeros(())
         predicted = per_sensor(torch.relu(message), self.decode) + self.decode_bias
-        return ((predicted - truth).square().sum(-1) * present).sum() / present.sum().clamp_min(1)
+        return slots, ((predicted - truth).square().sum(-1) * present).sum() / present.sum().clamp_min(1)
 
 
 def per_sensor(x: Tensor, weight: Tensor) -> Tensor:
