@@ -82,6 +82,12 @@ class Asking:
         body = content if isinstance(content, bytes) else json.dumps(content).encode()
         return self.ask("POST", path, body, {"Content-Type": "application/json"} | headers)
 
+    def reload(self) -> Answer:
+        """The answer to a reload, however long it takes."""
+        while (answer := self.post("/v1/model/reload", {})).code == "too_slow":
+            pass
+        return answer
+
 
 @contextlib.contextmanager
 def stopped(process: int) -> Iterator[None]:

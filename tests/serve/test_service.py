@@ -231,7 +231,8 @@ def test_wrong_tensors_are_told_in_a_sentence(service, table, change, said):
 # ---------------------------------------------------------------- what it tells of itself
 
 
-def test_every_example_of_the_description_works(service):
+def test_every_example_of_the_description_works(live_service):
+    service = live_service
     description = service.get("/openapi.json").json()
     tried = 0
     for path, operations in description["paths"].items():

@@ -82,7 +82,7 @@ def test_a_model_that_is_written_anew_is_served_without_a_lost_request(running, 
     with Traffic(running) as traffic:
         for name in ("model.safetensors", "model.json", "split.parquet"):
             shutil.copy(tmp_path / "new" / name, run / name)
-        assert running.post("/v1/model/reload", {}).status == 200
+        assert running.reload().status == 200
     assert set(traffic.statuses) == {200}
     content = running.post("/v1/predict", request_of(table[:2])).json()
     assert content["run"] == other.identity_[:16] != before
@@ -95,7 +95,7 @@ def test_a_model_that_is_written_anew_is_served_without_a_lost_request(running, 
 def test_a_model_that_is_damaged_on_the_disk_changes_nothing_even_when_a_worker_dies(running, run):
     before = running.post("/v1/predict", good_body(random.Random(0))).json()
     (run / "model.safetensors").write_bytes(b"damaged")
-    answer = running.post("/v1/model/reload", {})
+    answer = running.reload()
     assert (answer.status, answer.code) == (503, "not_ready")
     assert str(run) not in answer.message
     assert "cannot be loaded" in running.get("/v1/model").json()["changed_on_disk"]

@@ -10,7 +10,7 @@ import signal
 from unittest.mock import Mock
 
 import pytest
-from asking import Asking
+from asking import Asking, wait_until
 from learnable import QUICK, easy_table
 from served_models import columns_of, request_of
 
@@ -42,32 +42,32 @@ def statics(table):
     return {name: table.samples[name][0] for name in ("age", "ward")}
 
 
-def test_readings_that_came_in_parts_score_as_the_whole_sample(service, table):
-    expected = service.post("/v1/predict", request_of(table[[0]])).json()["predictions"][0]
+def test_readings_that_came_in_parts_score_as_the_whole_sample(live_service, table):
+    expected = live_service.post("/v1/predict", request_of(table[[0]])).json()["predictions"][0]
     first, second = parts(table)
-    answer = service.post("/v1/stream/bed-1", {"readings": first, "statics": statics(table)})
+    answer = live_service.post("/v1/stream/bed-1", {"readings": first, "statics": statics(table)})
     assert answer.status == 200, answer.body
     assert answer.json()["pushed"]["new"] == len(first["time"])
-    content = service.post("/v1/stream/bed-1", {"readings": second}).json()
+    content = live_service.post("/v1/stream/bed-1", {"readings": second}).json()
     assert content["readings"] == table.count[0]
     assert content["prediction"]["probability_ill"] == pytest.approx(expected["probability_ill"], rel=1e-5)
-    assert service.get("/v1/stream/bed-1").json()["prediction"] == content["prediction"]
+    assert live_service.get("/v1/stream/bed-1").json()["prediction"] == content["prediction"]
 
 
-def test_a_corrected_reading_replaces_the_former_and_a_repeated_push_is_skipped(service):
+def test_a_corrected_reading_replaces_the_former_and_a_repeated_push_is_skipped(live_service):
     push = {"readings": {"time": [1.0], "sensor": ["pressure"], "value": [1.0]}, "source": "monitor", "offset": 1}
-    service.post("/v1/stream/bed-2", push)
+    live_service.post("/v1/stream/bed-2", push)
     corrected = push | {"readings": push["readings"] | {"value": [3.0]}}
-    assert service.post("/v1/stream/bed-2", corrected).json()["pushed"]["skipped"] is True
-    content = service.post("/v1/stream/bed-2", corrected | {"offset": 2}).json()
+    assert live_service.post("/v1/stream/bed-2", corrected).json()["pushed"]["skipped"] is True
+    content = live_service.post("/v1/stream/bed-2", corrected | {"offset": 2}).json()
     assert content["pushed"]["corrected"] == 1
     assert content["readings"] == 1
 
 
-def test_a_deleted_sample_is_gone(service):
-    service.post("/v1/stream/bed-3", {"readings": {"time": [1.0], "sensor": ["pressure"], "value": [1.0]}})
-    assert service.ask("DELETE", "/v1/stream/bed-3").status == 200
-    for answer in (service.get("/v1/stream/bed-3"), service.ask("DELETE", "/v1/stream/bed-3")):
+def test_a_deleted_sample_is_gone(live_service):
+    live_service.post("/v1/stream/bed-3", {"readings": {"time": [1.0], "sensor": ["pressure"], "value": [1.0]}})
+    assert live_service.ask("DELETE", "/v1/stream/bed-3").status == 200
+    for answer in (live_service.get("/v1/stream/bed-3"), live_service.ask("DELETE", "/v1/stream/bed-3")):
         assert (answer.status, answer.code) == (404, "not_found")
 
 
@@ -86,16 +86,17 @@ def test_a_deleted_sample_is_gone(service):
         ({"readings": {"time": [1.0], "sensor": ["pressure"], "value": [1.0]}, "offset": 0}, 400, "'offset'"),
     ],
 )
-def test_a_wrong_push_gets_a_sentence_and_stores_nothing(service, body, status, said):
-    answer = service.post("/v1/stream/bed-4", body)
+def test_a_wrong_push_gets_a_sentence_and_stores_nothing(live_service, body, status, said):
+    answer = live_service.post("/v1/stream/bed-4", body)
     assert answer.status == status, answer.body
     assert said in answer.message
-    assert service.get("/v1/stream/bed-4").status == 404
+    assert live_service.get("/v1/stream/bed-4").status == 404
 
 
 @pytest.mark.slow
 def test_a_killed_worker_loses_no_push_and_counts_none_twice(runs, table, tmp_path):
     with Asking(Service([runs[0]], log=Log(tmp_path / "log"))) as running:
+        wait_until(lambda: running.get("/v1/stream/nobody").status == 404, 600)
         for at, part in enumerate(parts(table, 4)):
             running.post("/v1/stream/bed", {"readings": part, "statics": statics(table)})
             if at % 2:
@@ -120,7 +121,7 @@ def test_live_samples_outlive_the_service_and_go_on_with_another_model(runs, tab
         assert running.get("/v1/stream/bed").json()["readings"] == len(one["time"])
         for name in ("model.safetensors", "model.json"):
             shutil.copy(tmp_path / "new" / name, run / name)
-        assert running.post("/v1/model/reload", {}).status == 200
+        assert running.reload().status == 200
         content = running.post("/v1/stream/bed", {"readings": two}).json()
         assert content["readings"] == table.count[0]
         assert content["run"] == other.identity_[:16]

@@ -114,10 +114,7 @@ def _add_routes(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/model/reload", **described("reload"))
     async def reload() -> Response:
-        if not await service.try_reload():
-            raise RequestError(
-                "not_ready", "The models on the disk cannot be loaded; the former ones are served. The log has more."
-            )
+        await service.reload_within(service.limits.seconds)
         return _json(service.about())
 
     @app.get("/health/live", **described("alive"))

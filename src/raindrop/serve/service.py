@@ -88,6 +88,7 @@ class Service:
         self.metrics = Metrics(self._state, lambda: self.pool.models, self._watched)
         self.pool.counts.on_batch = self.metrics.batch.observe
         self._reloading = asyncio.Lock()
+        self._reload: asyncio.Task[bool] | None = None
 
     def _start_message(self, snapshot: Snapshot) -> Any:
         options = self.options
@@ -111,6 +112,8 @@ class Service:
     async def close(self) -> None:
         """Answer what waits, save the streams, end the workers."""
         self.stopping = True
+        if self._reload is not None:
+            await self._reload
         await self.live.close()
         await self.pool.close()
         self.snapshot.remove()
@@ -138,6 +141,22 @@ class Service:
             old.remove()
             self.changed_on_disk = ""
             self.log("models_swapped", models=[card["run"] for card in self.pool.models])
+
+    async def reload_within(self, seconds: float) -> None:
+        """Reload for a client: an error where the models cannot be loaded, or are not ready yet by then."""
+        if self._reload is None or self._reload.done():
+            self._reload = asyncio.create_task(self.try_reload())
+        try:
+            async with asyncio.timeout(seconds):
+                swapped = await asyncio.shield(self._reload)
+        except TimeoutError:
+            raise RequestError(
+                "too_slow", "The models are still being loaded, and will be served once they are (GET /v1/model)."
+            ) from None
+        if not swapped:
+            raise RequestError(
+                "not_ready", "The models on the disk cannot be loaded; the former ones are served. The log has more."
+            )
 
     async def try_reload(self) -> bool:
         """As `reload`, but what is wrong is logged and kept for `/v1/model`; the old models stay."""
