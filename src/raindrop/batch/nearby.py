@@ -87,6 +87,17 @@ class Series:
         following = torch.searchsorted(keys, key, right=True)
         return self._moments(sensor, time, previous, previous >= start, following, following < stop)
 
+    def of_all_sensors(self, sample: Tensor, time: Tensor) -> tuple[Moments, Tensor]:
+        """All sensors at the distinct (m,) times of samples, and (q,) which of them is that of each sample and time.
+
+        Readings that are asked for at one time, or within one gap, share theirs.
+        """
+        distinct, rank = torch.unique(time, return_inverse=True)
+        key, index = torch.unique(sample.cpu() * len(distinct) + rank, return_inverse=True)
+        owner = torch.div(key, max(len(distinct), 1), rounding_mode="floor").to(sample.device)
+        sensor = torch.arange(self.num_sensors, device=sample.device).expand(len(key), -1)
+        return self.around(owner, sensor, distinct[key % max(len(distinct), 1)]), index.to(sample.device)
+
     def _moments(
         self, sensor: Tensor, time: Tensor, previous: Tensor, has_previous: Tensor, following: Tensor, more: Tensor
     ) -> Moments:
