@@ -23,7 +23,7 @@ import sys
 
 import numpy as np
 
-MAX_CELLS = 1 << 21  # samples x timestamps x sensors in one call of the model
+MAX_CELLS = 1 << 19  # samples x timestamps x sensors in one call of the model
 MAX_QUERIES = 2048  # in one call
 LENGTH, MARGIN = 128.0, 96.0  # windows of long series, in typical intervals between readings
 
@@ -56,7 +56,7 @@ class ExportedModel:
 
     # ---------------------------------------------------------------- samples
 
-    def predict(self, events, samples=None, *, batch_size=64):
+    def predict(self, events, samples=None, *, batch_size=16):
         """Sample ids, and what is predicted of each: (samples, classes), or (samples, quantities, levels).
 
         events: columns sample, time, sensor and value, as a mapping of names to arrays. samples: likewise sample and
@@ -66,13 +66,15 @@ class ExportedModel:
         self._require("samples")
         readings = Readings(self.about, events, samples)
         statics = encode_statics(self.about, samples, len(readings.ids))
-        parts = []
-        for rows in readings.batches(batch_size):
-            value, observed, time = readings.grid(rows, self.about["max_times"])
-            parts.append(self.core(value=value, observed=observed, time=time, statics=statics[rows]))
+        rows, parts = [], []
+        for some in readings.batches(batch_size):
+            value, observed, time = readings.grid(some, self.about["max_times"])
+            parts.append(self.core(value=value, observed=observed, time=time, statics=statics[some]))
+            rows.append(some)
         if not parts:
             raise ReaderError("There are no samples to score.")
-        return readings.ids, calibrate(self.about["calibration"], np.concatenate(parts))
+        predicted = np.concatenate(parts)[np.argsort(np.concatenate(rows))]
+        return readings.ids, calibrate(self.about["calibration"], predicted)
 
     # ---------------------------------------------------------------- queries
 
@@ -184,13 +186,15 @@ class Readings:
         return np.array([self.place[name] for name in ids], dtype=np.int64)
 
     def batches(self, size):
-        """Positions of some samples at a time, in order."""
+        """Positions of some samples at a time, short series first, so that little is padded."""
+        order = np.argsort(self.steps, kind="stable")
         at = 0
-        while at < len(self.ids):
-            most = np.maximum.accumulate(self.steps[at : at + size]) * np.arange(1, min(size, len(self.ids) - at) + 1)
-            number = max(1, int(np.searchsorted(most * self.width, MAX_CELLS, side="right")))
-            yield np.arange(at, at + number)
-            at += number
+        while at < len(order):
+            some = order[at : at + size]
+            cells = self.steps[some] * np.arange(1, len(some) + 1) * self.width
+            some = some[: max(1, int(np.searchsorted(cells, MAX_CELLS, side="right")))]
+            yield some
+            at += len(some)
 
     def grid(self, samples, max_times):
         """Value and observed (b, t, u) and time (b, t) of these samples."""

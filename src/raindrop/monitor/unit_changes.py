@@ -10,6 +10,7 @@ from raindrop.monitor.pieces import Float64
 
 CLOSE = 0.35  # mean distance of quantiles, in the spread of the expected values, that counts as the same
 MUCH_CLOSER = 0.25  # of the distance without a change of unit
+TIE = 0.05  # a power of ten is preferred to a rarer change that is closer by no more than this
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,9 @@ def _both_ways(factor: float, words: str = "") -> list[UnitChange]:
     return [UnitChange(factor, words=there), UnitChange(1 / factor, words=back)]
 
 
+POWERS = tuple(change for factor in (10.0, 100.0, 1000.0, 1e4, 1e6) for change in _both_ways(factor))
 CHANGES: tuple[UnitChange, ...] = (
-    *(change for factor in (10.0, 100.0, 1000.0, 1e4, 1e6) for change in _both_ways(factor)),
+    *POWERS,
     UnitChange(1.8, 32.0, "in Fahrenheit instead of Celsius"),
     UnitChange(1 / 1.8, -32 / 1.8, "in Celsius instead of Fahrenheit"),
     UnitChange(1.0, 273.15, "in kelvin instead of Celsius"),
@@ -69,14 +71,21 @@ def find_unit_change(old_quantiles: Float64, new: Float64) -> str | None:
     unchanged = _distance(old, now, UnitChange(1.0))
     distances = [_distance(old, now, change) for change in CHANGES]
     best = int(np.argmin(distances))
+    power = int(np.argmin(distances[: len(POWERS)]))
+    best = power if distances[power] <= distances[best] + TIE else best
     if distances[best] > CLOSE or distances[best] > MUCH_CLOSER * unchanged:
         return None
     return CHANGES[best].describe()
 
 
 def _distance(old: Float64, now: Float64, change: UnitChange) -> float:
-    """Mean distance between the quantiles that the change would give and those there are."""
+    """Mean distance between the quantiles that the change would give and those there are, in units of their spread.
+
+    Of positive values in logarithms, so that a long tail does not hide the others.
+    """
     expected = change.factor * old + change.offset
+    if min(expected[0], now[0], old[0]) > 0:
+        expected, now = np.log(expected), np.log(now)
     spread = expected[-1] - expected[0]
     scale = spread if spread > 0 else max(abs(expected[0]) * 0.1, 1e-12)
     return float(np.abs(expected - now).mean() / scale)
