@@ -4,7 +4,8 @@
     python benchmarks/export.py RUN EXPORT AQI36_FOLDER --aqi      # the hidden readings of the test months
 
 EXPORT is what `raindrop export RUN --out EXPORT` wrote. Every batch size is run over all samples with one thread, and
-one of them with two. The reader is the one in EXPORT. Of an imputer, values are divided by the sensor's standard deviation.
+one of them with two. The reader is the one in EXPORT. Of an imputer, values are divided by the sensor's standard
+deviation.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ WINDOW_BATCHES = (1, 3, 8)
 def load_reader(folder: Path) -> Any:
     """The module `reader.py` of an export."""
     found = importlib.util.spec_from_file_location("reader", folder / "reader.py")
-    assert found is not None and found.loader is not None
+    assert found is not None
+    assert found.loader is not None
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
     return module
@@ -68,7 +70,9 @@ def compare_queries(run: Path, export: Path, data: Path) -> None:
     table, queries = stations.whole_table(), stations.queries(asked)
     start = time.perf_counter()
     answers = model.readings_at(table, queries)
-    print(f"{len(queries):,} answers; library {len(queries) / (time.perf_counter() - start):,.0f} answers/s, one thread")
+    print(
+        f"{len(queries):,} answers; library {len(queries) / (time.perf_counter() - start):,.0f} answers/s, one thread"
+    )
     codes = np.array([model.scaler_.sensors.index(name) for name in queries["sensor"]])
     events, _ = columns_of(table)
     columns = {name: queries[name].to_numpy() for name in ("sample", "time", "sensor")}

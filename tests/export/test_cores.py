@@ -75,7 +75,9 @@ def test_the_core_of_a_classifier_gives_the_scores_of_its_model(table: EventTabl
 
 @pytest.mark.parametrize("config", [{}, {"model.messages": False}, {"model.members": 3, "model.pair_rank": 2}])
 def test_the_core_of_an_imputer_answers_as_its_model_does(table: EventTable, config: dict[str, Any]) -> None:
-    estimator = shaken(Imputer(config={"train.epochs": 1, "train.min_steps": 1, "train.holdout": 0.0} | config).fit(table))
+    estimator = shaken(
+        Imputer(config={"train.epochs": 1, "train.min_steps": 1, "train.holdout": 0.0} | config).fit(table)
+    )
     batch = Collator(table, estimator.scaler_).batch(np.arange(len(table)))
     number, rng = 300, np.random.default_rng(0)
     at_readings = torch.from_numpy(rng.integers(0, len(batch.value), number))
@@ -98,7 +100,9 @@ def test_rows_behind_the_last_timestamp_and_values_not_observed_change_nothing(t
     with torch.no_grad():
         expected = core(value, observed, time, statics)
         noise = torch.where(observed, value, 1e6)
-        longer = [torch.cat([x, torch.full_like(x[:, :2], fill)], 1) for x, fill in ((noise, 9), (observed, 0), (time, -7))]
+        longer = [
+            torch.cat([x, torch.full_like(x[:, :2], fill)], 1) for x, fill in ((noise, 9), (observed, 0), (time, -7))
+        ]
         found = core(*longer, statics)
     assert_close(found, expected)
 

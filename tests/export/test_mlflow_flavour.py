@@ -47,7 +47,10 @@ def test_pyfunc_of_an_imputer_fills_the_rows_without_a_value(table: rd.EventTabl
     asked = np.flatnonzero((frame["time"] > first) & (frame["time"] < last))[::5]
     frame.loc[asked, "value"] = np.nan
     answers = PyFunc(imputer).predict(frame)
-    assert answers[["sample", "time", "sensor"]].values.tolist() == frame.loc[asked, ["sample", "time", "sensor"]].values.tolist()
+    assert (
+        answers[["sample", "time", "sensor"]].values.tolist()
+        == frame.loc[asked, ["sample", "time", "sensor"]].values.tolist()
+    )
     assert np.isfinite(answers["value"]).all()
     with pytest.raises(rd.DataError, match="those without a value"):
         PyFunc(imputer).predict(frame.drop(asked))

@@ -44,6 +44,8 @@ def test_the_reader_imports_numpy_and_the_standard_library_alone() -> None:
     assert top == {"argparse", "csv", "hashlib", "json", "os", "sys", "numpy"}
     inner = {n.name for node in ast.walk(tree) if isinstance(node, ast.Import) for n in node.names} - top
     assert inner == {"onnxruntime"}
+    names = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert names == {"__future__", "collections.abc", "typing", "numpy.typing"}
 
 
 def test_shuffled_rows_become_the_grid_of_the_library(table: EventTable) -> None:

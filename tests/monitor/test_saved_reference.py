@@ -128,14 +128,19 @@ def test_an_imputer_of_one_long_series_compares_stretches_of_it() -> None:
     def series(scale: float) -> rd.EventTable:
         time = np.arange(3000.0)
         value = rng.normal(20, 3, 3000) * scale
-        return rd.EventTable.from_columns(np.repeat("plant", 3000), time, np.array(["x", "y"])[np.arange(3000) % 2], value)
+        return rd.EventTable.from_columns(
+            np.repeat("plant", 3000), time, np.array(["x", "y"])[np.arange(3000) % 2], value
+        )
 
     imputer = rd.Imputer("linear").fit(series(1.0))
     assert imputer.reference_ is not None
     assert imputer.reference_.piece_length == pytest.approx(2999 / 200)
     assert monitor_table(imputer, series(1.0)).alarms == ()
     alarms = monitor_table(imputer, series(10.0)).alarms
-    assert {(alarm.name, "10 times" in alarm.note) for alarm in alarms if alarm.kind == "level"} == {("x", True), ("y", True)}
+    assert {(alarm.name, "10 times" in alarm.note) for alarm in alarms if alarm.kind == "level"} == {
+        ("x", True),
+        ("y", True),
+    }
 
 
 def test_a_reference_can_be_learned_later(run: Path) -> None:
@@ -143,8 +148,6 @@ def test_a_reference_can_be_learned_later(run: Path) -> None:
     later = reference_from(model, easy_table(160))
     assert later.sensors == model.reference_.sensors
     assert later.columns == model.reference_.columns
-
-
 
 
 def test_the_commands_of_the_page_on_monitoring_run(run: Path, new: Path, tmp_path: Path, capsys) -> None:

@@ -108,9 +108,6 @@ def _side(grid: GridBatch, decay: Tensor, rounds: int, *, backwards: bool = Fals
     observed = grid.observed[..., None]
     x = torch.stack([grid.value * grid.observed, grid.observed.to(grid.value.dtype)], dim=-1)[..., None, :]
     x, decay = x.expand(*decay.shape, 2), decay[..., None]
-    if backwards:
-        total = recurrence(x.flip(1), decay, rounds).flip(1)
-    else:
-        total = recurrence(x, decay, rounds)
+    total = recurrence(x.flip(1), decay, rounds).flip(1) if backwards else recurrence(x, decay, rounds)
     weight = torch.where(observed, total[..., 1], 1.0)
     return Side((total[..., 0] / weight * observed).flatten(0, 2), weight.log().flatten(0, 2))

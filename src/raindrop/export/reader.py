@@ -20,8 +20,15 @@ import hashlib
 import json
 import os
 import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+Columns = Mapping[str, Any]
+"""The columns of a table by name: lists or arrays."""
+Array = NDArray[Any]
 
 MAX_CELLS = 1 << 19  # samples x timestamps x sensors in one call of the model
 MAX_QUERIES = 2048  # in one call
@@ -35,9 +42,9 @@ class ReaderError(ValueError):
 class ExportedModel:
     """An exported model: its description and the session that runs it."""
 
-    def __init__(self, folder, *, threads=1):
+    def __init__(self, folder: str | os.PathLike[str], *, threads: int = 1):
         with open(os.path.join(folder, "model.json"), encoding="utf-8") as file:
-            self.about = json.load(file)
+            self.about: dict[str, Any] = json.load(file)
         path = os.path.join(folder, "model.onnx")
         if not os.path.exists(path):
             raise ReaderError(f"{folder}: there is no model.onnx. Export the model with --format onnx.")
@@ -56,7 +63,9 @@ class ExportedModel:
 
     # ---------------------------------------------------------------- samples
 
-    def predict(self, events, samples=None, *, batch_size=16):
+    def predict(
+        self, events: Columns, samples: Columns | None = None, *, batch_size: int = 16
+    ) -> tuple[list[str], Array]:
         """Sample ids, and what is predicted of each: (samples, classes), or (samples, quantities, levels).
 
         events: columns sample, time, sensor and value, as a mapping of names to arrays. samples: likewise sample and
@@ -78,7 +87,9 @@ class ExportedModel:
 
     # ---------------------------------------------------------------- queries
 
-    def readings_at(self, events, queries, samples=None, *, batch_size=8):
+    def readings_at(
+        self, events: Columns, queries: Columns, samples: Columns | None = None, *, batch_size: int = 8
+    ) -> Array:
         """(queries, levels): the quantiles `about["levels"]` of each asked reading, in the sensor's unit.
 
         queries: columns sample, time and sensor. A reading at the very time of a query is not used for its answer.
@@ -113,7 +124,7 @@ class ExportedModel:
         mean, scale = (np.array(self.about["scaler"][name])[sensor][:, None] for name in ("mean", "scale"))
         return answers * scale + mean
 
-    def _sensors(self, names):
+    def _sensors(self, names: Sequence[Any]) -> Array:
         known = self.about["scaler"]["observed"]
         code = {name: at for at, name in enumerate(self.about["scaler"]["sensors"]) if known[at]}
         names = [str(name) for name in names]
@@ -122,7 +133,7 @@ class ExportedModel:
             raise ReaderError(f"queries: the model has never seen the sensor '{wrong}'; it knows {', '.join(code)}.")
         return np.array([code[name] for name in names], dtype=np.int64)
 
-    def _require(self, kind):
+    def _require(self, kind: str) -> None:
         if self.about["kind"] != kind:
             method = "readings_at(events, queries)" if self.about["kind"] == "queries" else "predict(events, samples)"
             raise ReaderError(f"This model answers {self.about['kind']}; call {method}.")
@@ -131,7 +142,7 @@ class ExportedModel:
 class Readings:
     """The readings of a table, sorted by sample and time, with codes for names and scaled values."""
 
-    def __init__(self, about, events, samples=None):
+    def __init__(self, about: Mapping[str, Any], events: Columns, samples: Columns | None = None):
         for name in ("sample", "time", "sensor", "value"):
             if name not in events:
                 raise ReaderError(f"events: there is no column '{name}'. Needed are sample, time, sensor and value.")
@@ -141,7 +152,9 @@ class Readings:
         if not (np.isfinite(time).all() and np.isfinite(value).all()):
             row = int(np.argmin(np.isfinite(time) & np.isfinite(value)))
             raise ReaderError(f"events: row {row + 1:,} has no finite time and value. Leave such rows out.")
-        self.ids = list(dict.fromkeys((owner if samples is None else np.asarray(samples["sample"]).astype(str)).tolist()))
+        self.ids = list(
+            dict.fromkeys((owner if samples is None else np.asarray(samples["sample"]).astype(str)).tolist())
+        )
         if samples is not None and len(self.ids) != len(samples["sample"]):
             raise ReaderError("samples: a sample is listed twice. List each once.")
         self.place = {name: at for at, name in enumerate(self.ids)}
@@ -177,7 +190,7 @@ class Readings:
         new[1:] = (np.diff(self.time) != 0) | (np.diff(self.sample) != 0)
         self.steps = np.bincount(self.sample[new], minlength=len(self.ids))
 
-    def codes_of(self, ids):
+    def codes_of(self, ids: Sequence[Any]) -> Array:
         """The positions of samples by their ids."""
         ids = np.asarray(ids).astype(str).tolist()
         wrong = next((name for name in ids if name not in self.place), None)
@@ -185,7 +198,7 @@ class Readings:
             raise ReaderError(f"queries: sample '{wrong}' has no readings. Ask for others.")
         return np.array([self.place[name] for name in ids], dtype=np.int64)
 
-    def batches(self, size):
+    def batches(self, size: int) -> Iterator[Array]:
         """Positions of some samples at a time, short series first, so that little is padded."""
         order = np.argsort(self.steps, kind="stable")
         at = 0
@@ -196,11 +209,11 @@ class Readings:
             yield some
             at += len(some)
 
-    def grid(self, samples, max_times):
+    def grid(self, samples: Array, max_times: int) -> tuple[Array, Array, Array]:
         """Value and observed (b, t, u) and time (b, t) of these samples."""
         return self.grid_of([(self.offsets[at], self.offsets[at + 1]) for at in samples], max_times)
 
-    def grid_of(self, ranges, max_times):
+    def grid_of(self, ranges: Sequence[tuple[int, int]], max_times: int) -> tuple[Array, Array, Array]:
         """The same of ranges of rows."""
         rows = np.concatenate([np.arange(*bounds) for bounds in ranges] or [np.zeros(0, dtype=np.int64)])
         owner = np.repeat(np.arange(len(ranges)), [stop - start for start, stop in ranges])
@@ -227,7 +240,7 @@ class Readings:
 class Windows:
     """Long series cut into windows, with the readings around each; a short sample is one window."""
 
-    def __init__(self, readings, interval):
+    def __init__(self, readings: Readings, interval: float):
         self.readings = readings
         length, margin = LENGTH * interval, MARGIN * interval
         first, last = readings.offsets[:-1], readings.offsets[1:]
@@ -245,10 +258,10 @@ class Windows:
         self.number = number
         self.ranges = [
             tuple(first[at] + np.searchsorted(readings.time[first[at] : last[at]], [low - margin, high + margin]))
-            for at, low, high in zip(self.sample, start, self.stop)
+            for at, low, high in zip(self.sample, start, self.stop, strict=True)
         ]
 
-    def of(self, sample, time):
+    def of(self, sample: Array, time: Array) -> Array:
         """The window in which each time of a sample lies."""
         window = np.zeros(len(sample), dtype=np.int64)
         for at in np.unique(sample):
@@ -257,12 +270,12 @@ class Windows:
             window[own] = self.first[at] + np.searchsorted(stop[:-1], time[own], side="right")
         return window
 
-    def grid(self, windows, max_times):
+    def grid(self, windows: Array, max_times: int) -> tuple[Array, Array, Array]:
         """Value and observed (b, t, u) and time (b, t) of these windows."""
         return self.readings.grid_of([self.ranges[at] for at in windows], max_times)
 
 
-def encode_statics(about, samples, count):
+def encode_statics(about: Mapping[str, Any], samples: Columns | None, count: int) -> Array:
     """(samples, width): z-scores and one-hot columns; zeros where unknown."""
     columns = [np.zeros((count, 0), dtype=np.float32)]
     for column in about["scaler"]["statics"]:
@@ -270,16 +283,16 @@ def encode_statics(about, samples, count):
         cells = [None] * count if cells is None else list(cells)
         unknown = [cell is None or cell == "" or cell != cell for cell in cells]
         if column["categories"] is not None:
-            text = np.array(["" if no else str(cell) for cell, no in zip(cells, unknown)], dtype=object)
+            text = np.array(["" if no else str(cell) for cell, no in zip(cells, unknown, strict=True)], dtype=object)
             known = np.array(column["categories"], dtype=object)
             columns.append(((text[:, None] == known) & ~np.array(unknown)[:, None]).astype(np.float32))
         else:
-            number = np.array([column["mean"] if no else float(cell) for cell, no in zip(cells, unknown)])
+            number = np.array([column["mean"] if no else float(cell) for cell, no in zip(cells, unknown, strict=True)])
             columns.append(((number - column["mean"]) / column["scale"]).astype(np.float32)[:, None])
     return np.concatenate(columns, axis=1)
 
 
-def calibrate(about, probability):
+def calibrate(about: Mapping[str, Any] | None, probability: Array) -> Array:
     """Probabilities (samples, classes) as they were fitted to the validation samples of the model."""
     if about is None or about["method"] == "none":
         return probability
@@ -297,7 +310,7 @@ def calibrate(about, probability):
     return (p / p.sum(1, keepdims=True)).astype(np.float32)
 
 
-def read_csv(path):
+def read_csv(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     """The columns of a CSV file by name, as lists of text."""
     with open(path, newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
@@ -306,7 +319,7 @@ def read_csv(path):
     return {name: [row[at] for row in rows[1:]] for at, name in enumerate(rows[0])}
 
 
-def main():
+def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description="Score a CSV file of readings with an exported raindrop model.")
     parser.add_argument("events", help="CSV with the columns sample, time, sensor and value")
@@ -325,11 +338,11 @@ def main():
             queries = read_csv(options.queries)
             answers = model.readings_at(events, queries, samples)
             header = ["sample", "time", "sensor", *(f"q{level:g}" for level in model.about["levels"])]
-            keys = zip(queries["sample"], queries["time"], queries["sensor"])
+            keys = zip(queries["sample"], queries["time"], queries["sensor"], strict=True)
         else:
             ids, answers = model.predict(events, samples)
             header, keys = ["sample", *model.about["columns"]], ((name,) for name in ids)
-        lines = [[*key, *row] for key, row in zip(keys, answers.reshape(len(answers), -1).tolist())]
+        lines = [[*key, *row] for key, row in zip(keys, answers.reshape(len(answers), -1).tolist(), strict=True)]
         with open(options.out, "w", newline="", encoding="utf-8") if options.out else sys.stdout as file:
             csv.writer(file).writerows([header, *lines])
     except (ReaderError, OSError, ValueError) as error:

@@ -99,7 +99,7 @@ class Findings:
 
 
 def adjust(tests: Sequence[Drift], alpha: float = ALPHA) -> tuple[Drift, ...]:
-    """The tests with p-values adjusted by Holm's method, and alarms where they are below alpha and the change counts."""
+    """The tests with p-values adjusted by Holm's method; an alarm is one below alpha whose change is not small."""
     p = np.array([test.p for test in tests])
     order = np.argsort(p, kind="stable")
     q = np.empty(len(p))

@@ -56,10 +56,10 @@ def drift_page(findings: Findings, *, title: str = "Drift") -> str:
         _alarms(findings),
         _pictures(alarms, findings.time_unit),
         _table(findings.tests),
-        f'<p class="note">An alarm: the p-value, adjusted for all tests by Holm\'s method, is below {findings.alpha:g}, '
-        "and the change is not small (population stability index of at least 0.05; outcomes off by at least 0.02). With "
-        f"nothing changed, the chance of any alarm is at most {findings.alpha:.0%}. This file is self-contained: it loads "
-        "nothing from the network.</p></main></body></html>",
+        '<p class="note">An alarm: the p-value, adjusted for all tests by Holm\'s method, is below '
+        f"{findings.alpha:g}, and the change is not small (population stability index of at least 0.05; outcomes off "
+        f"by at least 0.02). With nothing changed, the chance of any alarm is at most {findings.alpha:.0%}. "
+        "This file is self-contained: it loads nothing from the network.</p></main></body></html>",
     ]
     return "\n".join(parts)
 

@@ -114,7 +114,9 @@ class MultiLabel(Task):
     def watched(self, predicted: Array, truth: Array | None = None) -> list[Watched]:
         """The probability of each label."""
         return [
-            Watched(name, predicted[:, at].astype(np.float64), None if truth is None else truth[:, at].astype(np.float64))
+            Watched(
+                name, predicted[:, at].astype(np.float64), None if truth is None else truth[:, at].astype(np.float64)
+            )
             for at, name in enumerate(self.labels)
         ]
 
