@@ -2,8 +2,8 @@
 
     python benchmarks/drift.py P12_TABLE --draws 200 [--run RUN]
 
-False alarms: the samples are split at random, 80 % are the reference, and of the others 100, 300 and 1,000 are
-compared with it; a draw counts if there is any alarm. With --run, the scores and outcomes of the run's validation and
+False alarms: the samples are split at random, 80 % are the reference, and of the others 100, 300 and 1,000 drawn at
+random are compared with it; a draw counts if there is any alarm. There is a new split after every ten draws. With --run, the scores and outcomes of the run's validation and
 test samples take part: a random half of them is the reference, and the new samples are of the other half.
 Planted changes, each in 500 other samples: every sensor in turn multiplied by 10, and dead; and half of the samples of
 one of two sites with every second reading of five sensors left out.
@@ -40,13 +40,13 @@ def false_alarms(pieces: Pieces, sensors: Any, unit: str, watched: list[Watched]
     """The share of untouched draws with any alarm."""
     alarms: dict[int, list[Any]] = {size: [] for size in SIZES}
     for draw in range(draws):
-        order = np.random.default_rng(draw).permutation(pieces.count)
-        cut = pieces.count // 2 if scored else int(0.8 * pieces.count)
-        old, new = order[:cut], order[cut:]
-        of = [column[old] for column in watched]
-        reference = Reference.of_pieces(pieces[old], sensors, of, unit)
+        rng = np.random.default_rng(draw)
+        if draw % 10 == 0:
+            order = rng.permutation(pieces.count)
+            old, new = np.split(order, [pieces.count // 2 if scored else int(0.8 * pieces.count)])
+            reference = Reference.of_pieces(pieces[old], sensors, [column[old] for column in watched], unit)
         for size in SIZES:
-            chosen = new[:size]
+            chosen = rng.choice(new, size, replace=False)
             alarms[size].append(findings_of(reference, pieces[chosen], [column[chosen] for column in watched]).alarms)
     for size, found in alarms.items():
         some = [each for each in found if each]
@@ -66,7 +66,7 @@ def planted(table: rd.EventTable, reference: Reference, pieces: Pieces) -> None:
         other.append([a.name for a in found if a.name != name])
         columns = {
             field: getattr(pieces, field)[~own]
-            for field in ("piece", "sensor", "level", "rate", "repeated", "constant", "low", "high")
+            for field in ("piece", "sensor", "level", "readings", "repeated", "constant", "low", "high")
         }
         found = findings_of(reference, replace(pieces, **columns), []).alarms
         dead.append(any(a.name == name and a.is_dead for a in found))

@@ -201,15 +201,14 @@ def test_sensors_that_the_model_does_not_know_are_listed(reference: Reference, n
     assert found(reference, EventTable.from_frames(events)).new_sensors == ("rarer",)
 
 
-def test_pieces_have_medians_rates_and_constants() -> None:
+def test_pieces_have_medians_numbers_of_readings_and_constants() -> None:
     table = EventTable.from_columns(
         ["a"] * 6 + ["b"], [0.0, 1, 2, 4, 0, 4, 3], ["x", "x", "x", "x", "y", "y", "x"], [1.0, 9, 2, 3, 5, 5, 7]
     )
     pieces = Pieces.of(table, ("y", "x"))
     assert pieces.count == 2
     assert list(zip(pieces.piece, pieces.sensor, pieces.level, strict=True)) == [(0, 0, 5.0), (0, 1, 2.5), (1, 1, 7.0)]
-    assert pieces.rate.tolist()[:2] == [0.5, 1.0]
-    assert np.isnan(pieces.rate[2])
+    assert pieces.readings.tolist() == [2, 4, 1]
     assert pieces.repeated.tolist() == [False, True, False]
     assert Pieces.of(table, ("y", "x"), 2.0).count == 4  # a: 0 to 2, 2 to 4, 4; b
 

@@ -59,7 +59,7 @@ def test_a_reference_survives_saving(run: Path, tmp_path: Path) -> None:
 def test_a_reference_of_another_shape_is_refused(run: Path) -> None:
     reference = rd.load(run).reference_
     about, arrays = reference.to_dict()
-    for name in ("counts/level", "bins/rate", "low", "bins/scores"):
+    for name in ("counts/level", "bins/readings", "low", "bins/scores"):
         with pytest.raises(ValueError, match="another shape"):
             Reference.from_dict(about, arrays | {name: arrays[name][:0]}, reference.sensors, "hours")
 

@@ -1,10 +1,10 @@
 """Tests of new counts against the reference, and what they find.
 
-Of each sensor: in how many pieces it is read, its median values, its rate, and in how many pieces it is constant. Of
-each column of the scores: their distribution, and whether outcomes follow it as they did in validation. The size of a
-change is the population stability index, sum (p - q) log(p / q) over bins; its significance is that of a chi-squared
-test of the same bins (shares: of the hypergeometric distribution). p-values are adjusted for the number of tests by
-Holm's method, so that with nothing changed the chance of any alarm is at most `alpha`.
+Of each sensor: in how many pieces it is read, its median values, how often it is read in each, and in how many pieces
+it is constant. Of each column of the scores: their distribution, and whether outcomes follow it as they did in
+validation. The size of a change is the population stability index, sum (p - q) log(p / q) over bins; its significance is
+that of a chi-squared test of the same bins (shares: of the hypergeometric distribution). p-values are adjusted for the
+number of tests by Holm's method, so that with nothing changed the chance of any alarm is at most `alpha`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special, stats
 
 from raindrop.monitor.pieces import Float64, Int64
 from raindrop.monitor.reference import Counts, Reference
@@ -42,7 +42,7 @@ class Drift:
     q: float
     """p adjusted for the number of tests."""
     before: float
-    """Share of pieces, median value, mean rate or mean score in training."""
+    """Share of pieces, median value, mean number of readings or mean score in training."""
     now: float
     is_alarm: bool = False
     group: str = ""
@@ -59,13 +59,13 @@ class Drift:
         """Whether a sensor is no longer read."""
         return self.is_alarm and self.kind == "missing" and self.now <= DEAD * self.before
 
-    def sentence(self, unit: str = "") -> str:
+    def sentence(self) -> str:
         """What has changed, in words."""
         before, now = f"{self.before:.4g}", f"{self.now:.4g}"
         text = {
             "missing": f"read in {self.now:.1%} of samples, {self.before:.1%} in training",
             "level": f"median {now}, {before} in training",
-            "rate": f"{now} readings per {unit or 'unit of time'}, {before} in training",
+            "rate": f"{now} readings per sample that has any, {before} in training",
             "constant": f"one value throughout in {self.now:.1%} of samples, {self.before:.1%} in training",
             "scores": f"mean score {now}, {before} in validation",
             "calibration": f"outcomes are off by {now} on average, {before} in validation",
@@ -81,7 +81,6 @@ class Findings:
 
     tests: tuple[Drift, ...]
     pieces: int
-    time_unit: str
     new_sensors: tuple[str, ...] = ()
     """Sensors that the model does not know."""
     untested: tuple[str, ...] = ()
@@ -95,7 +94,7 @@ class Findings:
 
     def sentences(self) -> list[str]:
         """One for each alarm."""
-        return [drift.sentence(self.time_unit) for drift in self.alarms]
+        return [drift.sentence() for drift in self.alarms]
 
 
 def adjust(tests: Sequence[Drift], alpha: float = ALPHA) -> tuple[Drift, ...]:
@@ -131,10 +130,8 @@ def compare(reference: Reference, new: Counts, levels: Sequence[Float64]) -> Ite
         if min(old.level[at].sum(), new.level[at].sum()) >= MIN_PIECES:
             before, now = reference.level_quantiles[at, 50], np.median(levels[at]) if len(levels[at]) else np.nan
             yield _of_bins(name, "level", old.level[at], new.level[at], bins.level[at], float(before), float(now))
-        counts = old.rate[at].sum(), new.rate[at].sum()
-        if min(counts) >= MIN_PIECES:
-            means = (float(each.rate_total[at] / n) for each, n in zip((old, new), counts, strict=True))
-            yield _of_bins(name, "rate", old.rate[at], new.rate[at], bins.rate[at], *means)
+            means = (float(each.readings_total[at] / each.present[at]) for each in (old, new))
+            yield _of_bins(name, "rate", old.readings[at], new.readings[at], bins.readings[at], *means)
     yield from _of_scores(reference, new)
 
 
@@ -177,7 +174,7 @@ def _of_residuals(name: str, old: Counts, new: Counts, at: int) -> Drift:
     difference = (residual[1] - residual[0])[known]
     chi2 = float(np.sum(difference**2 / (variance[0] + variance[1])[known]))
     means = [float((sum(row[2]) - sum(row[0])) / max(sum(row[3]), 1)) for row in rows]
-    p = float(stats.chi2.sf(chi2, known.sum())) if known.any() else 1.0
+    p = float(special.chdtrc(known.sum(), chi2)) if known.any() else 1.0
     weight = rows[1][3][known] / max(rows[1][3][known].sum(), 1)
     size = float(np.sqrt(np.sum(weight * difference**2)))
     shown = tuple(tuple((row[2] / np.maximum(row[3], 1)).tolist()) for row in rows)
@@ -221,7 +218,7 @@ def homogeneity(old: Int64, new: Int64) -> float:
         return 1.0
     table = np.array([np.add.reduceat(old, starts), np.add.reduceat(new, starts)], dtype=np.float64)
     fit = table.sum(1, keepdims=True) * table.sum(0) / table.sum()
-    return float(stats.chi2.sf(((table - fit) ** 2 / fit).sum(), len(starts) - 1))
+    return float(special.chdtrc(len(starts) - 1, ((table - fit) ** 2 / fit).sum()))
 
 
 def _starts(expected: Float64, least: float) -> Int64:

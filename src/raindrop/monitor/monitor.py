@@ -93,7 +93,6 @@ class Monitor:
         return Findings(
             tuple(tests),
             int(self.counts.pieces),
-            reference.time_unit,
             tuple(self._new_sensors),
             tuple(name for name in reference.sensors if name not in tested),
             alpha,

@@ -28,7 +28,7 @@ class Pieces:
     piece: Int64  # (g,)
     sensor: Int64  # (g,)
     level: Float64  # (g,) median value
-    rate: Float64  # (g,) readings per time between the piece's first and last reading; NaN where that is 0
+    readings: Float64  # (g,) how many readings
     repeated: NDArray[np.bool_]  # (g,) whether it was read often enough to see whether its value is constant
     constant: NDArray[np.bool_]  # (g,) whether all its readings are the same
     low: Float64  # (g,)
@@ -49,9 +49,6 @@ class Pieces:
             stretch = ((time - first[owner]) // length).astype(np.int64)
             _, piece = np.unique(owner * (int(stretch.max(initial=0)) + 1) + stretch, return_inverse=True)
             count = int(piece.max(initial=-1)) + 1
-        begin, end = np.full(count, np.inf), np.full(count, -np.inf)
-        np.minimum.at(begin, piece, time)
-        np.maximum.at(end, piece, time)
         known = sensor >= 0
         value, key = np.asarray(table.value[rows], dtype=np.float64)[known], (piece * len(sensors) + sensor)[known]
         order = np.lexsort([value, key])
@@ -60,15 +57,12 @@ class Pieces:
         size = np.diff(start, append=len(key))
         low, high = value[start], value[start + size - 1]
         of_group = key[start]
-        span = (end - begin)[of_group // len(sensors)]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            rate = np.where(span > 0, size / span, np.nan)
         return cls(
             count,
             of_group // len(sensors),
             of_group % len(sensors),
             (value[start + (size - 1) // 2] + value[start + size // 2]) / 2,
-            rate,
+            size.astype(np.float64),
             size >= MIN_CONSTANT,
             (size >= MIN_CONSTANT) & (low == high),
             low,
@@ -82,6 +76,6 @@ class Pieces:
         keep = place[self.piece] >= 0
         columns: dict[str, Any] = {
             name: getattr(self, name)[keep]
-            for name in ("sensor", "level", "rate", "repeated", "constant", "low", "high")
+            for name in ("sensor", "level", "readings", "repeated", "constant", "low", "high")
         }
         return type(self)(count=len(chosen), piece=place[self.piece[keep]], **columns)

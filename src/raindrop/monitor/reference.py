@@ -31,8 +31,8 @@ class Counts:
     pieces: Int64  # ()
     present: Int64  # (u,) pieces with a reading of the sensor
     level: Int64  # (u, k) their median values
-    rate: Int64  # (u, k) their rates
-    rate_total: Float64  # (u,) the sum of their rates
+    readings: Int64  # (u, k) how many readings they have
+    readings_total: Float64  # (u,) the sum of these
     repeated: Int64  # (u,) pieces in which it was read at least three times
     constant: Int64  # (u,) of these, with one value
     scores: Int64  # (c, k) scores
@@ -47,8 +47,8 @@ class Counts:
         """No piece."""
         u, c = (sensors, BINS), (columns, BINS)
         shapes: dict[str, Any] = {"pieces": (), "present": sensors, "repeated": sensors, "constant": sensors}
-        shapes |= {"level": u, "rate": u, "rate_total": sensors, "predicted": c, "variance": c}
-        floats = ("rate_total", "predicted", "variance")
+        shapes |= {"level": u, "readings": u, "readings_total": sensors, "predicted": c, "variance": c}
+        floats = ("readings_total", "predicted", "variance")
         kinds = {field.name: np.float64 if field.name in floats else np.int64 for field in fields(cls)}
         return cls(**{name: np.zeros(shapes.get(name, c), dtype=kind) for name, kind in kinds.items()})
 
@@ -61,7 +61,7 @@ class Bins:
     """The upper edges of all bins but the last; infinite where there are fewer."""
 
     level: Float64  # (u, BINS - 1)
-    rate: Float64  # (u, BINS - 1)
+    readings: Float64  # (u, BINS - 1)
     scores: Float64  # (c, BINS - 1)
     errors: Float64  # (c, BINS - 1)
 
@@ -74,9 +74,8 @@ class Bins:
         counts.repeated += np.bincount(pieces.sensor[pieces.repeated], minlength=sensors)
         counts.constant += np.bincount(pieces.sensor[pieces.constant], minlength=sensors)
         counts.level += histograms(pieces.sensor, pieces.level, self.level)
-        timed = np.isfinite(pieces.rate)
-        counts.rate += histograms(pieces.sensor[timed], pieces.rate[timed], self.rate)
-        counts.rate_total += np.bincount(pieces.sensor[timed], pieces.rate[timed], minlength=sensors)
+        counts.readings += histograms(pieces.sensor, pieces.readings, self.readings)
+        counts.readings_total += np.bincount(pieces.sensor, pieces.readings, minlength=sensors)
         for at, column in enumerate(watched):
             place = np.searchsorted(self.scores[at], column.score, side="left")
             counts.scores[at] += np.bincount(place, minlength=BINS)
@@ -144,19 +143,21 @@ class Reference:
         """From the pieces of the training table."""
         quantiles = np.full((len(sensors), len(QUANTILES)), np.nan)
         low, high = np.full(len(sensors), np.nan), np.full(len(sensors), np.nan)
-        level, rate = np.full((2, len(sensors), BINS - 1), np.inf)
+        level, readings = np.full((2, len(sensors), BINS - 1), np.inf)
+        order = np.argsort(pieces.sensor, kind="stable")
+        bounds = np.searchsorted(pieces.sensor[order], np.arange(len(sensors) + 1))
         for at in range(len(sensors)):
-            own = pieces.sensor == at
-            if own.any():
+            own = order[bounds[at] : bounds[at + 1]]
+            if len(own):
                 quantiles[at] = np.quantile(pieces.level[own], QUANTILES)
                 low[at], high[at] = pieces.low[own].min(), pieces.high[own].max()
-                level[at], rate[at] = edges(pieces.level[own]), edges(pieces.rate[own])
+                level[at], readings[at] = edges(pieces.level[own]), edges(pieces.readings[own])
         scores, errors = np.full((2, len(watched), BINS - 1), np.inf)
         for at, column in enumerate(watched):
             scores[at] = edges(column.score)
             if column.outcome is not None and not column.is_probability:
                 errors[at] = edges(column.outcome - column.score)
-        bins = Bins(level, rate, scores, errors)
+        bins = Bins(level, readings, scores, errors)
         names = tuple(column.name for column in watched)
         counts = bins.count(pieces, watched)
         return cls(tuple(sensors), names, time_unit, length, bins, counts, quantiles, low, high)
@@ -178,7 +179,7 @@ class Reference:
         columns = tuple(str(name) for name in about["columns"])
         length = None if about["piece_length"] is None else float(about["piece_length"])
         expected = Counts.zero(len(sensors), len(columns))
-        bins = {name: np.asarray(arrays[f"bins/{name}"], dtype=np.float64) for name in ("level", "rate")}
+        bins = {name: np.asarray(arrays[f"bins/{name}"], dtype=np.float64) for name in ("level", "readings")}
         bins |= {name: np.asarray(arrays[f"bins/{name}"], dtype=np.float64) for name in ("scores", "errors")}
         counts = {}
         for name, zero in vars(expected).items():
@@ -186,7 +187,7 @@ class Reference:
             if counts[name].shape != zero.shape:
                 raise ValueError(f"the reference statistics '{name}' have another shape than the model")
         own = {name: np.asarray(arrays[name], dtype=np.float64) for name in ("level_quantiles", "low", "high")}
-        shapes = [bins["level"].shape, bins["rate"].shape, own["level_quantiles"].shape, own["low"].shape]
+        shapes = [bins["level"].shape, bins["readings"].shape, own["level_quantiles"].shape, own["low"].shape]
         u = len(sensors)
         if shapes != [(u, BINS - 1), (u, BINS - 1), (u, len(QUANTILES)), (u,)] or own["high"].shape != (u,):
             raise ValueError("the reference statistics have another shape than the model")

@@ -19,7 +19,7 @@ MAX_PICTURES = 60
 TITLES = {
     "missing": "Share of samples with a reading",
     "level": "Median value of a sample",
-    "rate": "Readings per unit of time",
+    "rate": "Readings of a sample",
     "constant": "Share of samples with one value throughout",
     "scores": "Scores",
     "calibration": "Outcomes by bin of the score",
@@ -54,7 +54,7 @@ def drift_page(findings: Findings, *, title: str = "Drift") -> str:
         f'<header class="top"><div class="wrap"><p class="eyebrow">raindrop monitor</p><h1>{escape(title)}</h1>'
         f'<p class="lead">{lead}</p></div></header><main class="wrap">',
         _alarms(findings),
-        _pictures(alarms, findings.time_unit),
+        _pictures(alarms),
         _table(findings.tests),
         '<p class="note">An alarm: the p-value, adjusted for all tests by Holm\'s method, is below '
         f"{findings.alpha:g}, and the change is not small (population stability index of at least 0.05; outcomes off "
@@ -76,13 +76,13 @@ def _alarms(findings: Findings) -> str:
     return f'<section id="alarms"><h2>Alarms</h2><div class="card">{body}</div></section>'
 
 
-def _pictures(alarms: tuple[Drift, ...], unit: str) -> str:
+def _pictures(alarms: tuple[Drift, ...]) -> str:
     drawn = [drift for drift in alarms if drift.shares[0]][:MAX_PICTURES]
     if not drawn:
         return ""
     cards = "".join(
         f'<figure class="card"><h3>{escape(drift.name)}{escape(f" ({drift.group})" if drift.group else "")}</h3>'
-        f"{_bars(drift)}<figcaption>{TITLES[drift.kind]}. {escape(drift.sentence(unit))}. Adjusted p "
+        f"{_bars(drift)}<figcaption>{TITLES[drift.kind]}. {escape(drift.sentence())}. Adjusted p "
         f"{drift.q:.2g}.</figcaption></figure>"
         for drift in drawn
     )
