@@ -3,8 +3,9 @@
     python benchmarks/drift.py P12_TABLE --draws 200 [--run RUN]
 
 False alarms: the samples are split at random, 80 % are the reference, and of the others 100, 300 and 1,000 drawn at
-random are compared with it; a draw counts if there is any alarm. There is a new split after every ten draws. With --run, the scores and outcomes of the run's validation and
-test samples take part: a random half of them is the reference, and the new samples are of the other half.
+random are compared with it; a draw counts if there is any alarm. There is a new split after every ten draws. With
+--run, the scores and outcomes of the run's validation and test samples take part: a random half of them is the
+reference, and the new samples are of the other half.
 Planted changes, each in 500 other samples: every sensor in turn multiplied by 10, and dead; and half of the samples of
 one of two sites with every second reading of five sensors left out.
 """

@@ -96,6 +96,18 @@ def test_probabilities_are_calibrated_as_in_the_library(method: Any, classes: in
     assert_close(reader.calibrate(calibrator.to_dict(), probability), calibrator(probability))
 
 
+def test_probabilities_of_labels_are_calibrated_each_by_itself() -> None:
+    rng = np.random.default_rng(0)
+    yes = rng.random((200, 2)).astype(np.float32)
+    calibrators = [
+        Calibrator.fit("isotonic", (rng.random(200) < p**power).astype(np.int64), np.stack([1 - p, p], axis=1))
+        for p, power in zip(yes.T, (1.0, 3.0), strict=True)
+    ]
+    about = {"method": "labels", "labels": [calibrator.to_dict() for calibrator in calibrators]}
+    expected = [c(np.stack([1 - p, p], axis=1))[:, 1] for c, p in zip(calibrators, yes.T, strict=True)]
+    assert_close(reader.calibrate(about, yes), np.stack(expected, axis=1))
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

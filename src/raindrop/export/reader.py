@@ -293,10 +293,13 @@ def encode_statics(about: Mapping[str, Any], samples: Columns | None, count: int
 
 
 def calibrate(about: Mapping[str, Any] | None, probability: Array) -> Array:
-    """Probabilities (samples, classes) as they were fitted to the validation samples of the model."""
+    """Probabilities (samples, classes or labels) as they were fitted to the validation samples of the model."""
     if about is None or about["method"] == "none":
         return probability
     p = probability.astype(np.float64)
+    if about["method"] == "labels":  # each is a problem of two classes
+        both = [calibrate(each, np.stack([1 - p[:, at], p[:, at]], 1)) for at, each in enumerate(about["labels"])]
+        return np.stack([each[:, 1] for each in both], axis=1)
     if about["method"] == "temperature":
         log = np.log(np.maximum(p, 1e-45)) / about["temperature"]
         p = np.exp(log - log.max(1, keepdims=True))

@@ -19,6 +19,7 @@ from raindrop.estimators.base import Estimator
 from raindrop.estimators.classifier import Classifier
 from raindrop.estimators.imputer import Imputer
 from raindrop.estimators.loading import load
+from raindrop.estimators.multilabel import MultiLabelClassifier
 from raindrop.estimators.samples import SampleEstimator
 from raindrop.export import reader
 from raindrop.export.predictions import Predictions
@@ -122,7 +123,7 @@ def describe(estimator: Estimator, format: str, max_times: int) -> dict[str, Any
         "time_unit": estimator.time_unit_,
         "scaler": estimator.scaler_.to_dict(),
         "task": task.to_dict(),
-        "calibration": estimator.calibrator_.to_dict() if isinstance(estimator, Classifier) else None,
+        "calibration": _calibration(estimator),
         "raindrop": VERSION,
         "identity": estimator.identity_,
     }
@@ -130,6 +131,15 @@ def describe(estimator: Estimator, format: str, max_times: int) -> dict[str, Any
         return about | {"levels": list(estimator.task_.levels), "window_interval": estimator._window_interval}
     assert isinstance(estimator, SampleEstimator)
     return about | {"columns": _columns(estimator)}
+
+
+def _calibration(estimator: Estimator) -> dict[str, Any] | None:
+    """How probabilities are calibrated; of several labels, each by itself."""
+    if isinstance(estimator, Classifier):
+        return estimator.calibrator_.to_dict()
+    if isinstance(estimator, MultiLabelClassifier) and estimator.calibrate != "none":
+        return {"method": "labels", "labels": [calibrator.to_dict() for calibrator in estimator.calibrators_]}
+    return None
 
 
 def _columns(estimator: SampleEstimator) -> list[str]:

@@ -2,9 +2,9 @@
 
 Of each sensor: in how many pieces it is read, its median values, how often it is read in each, and in how many pieces
 it is constant. Of each column of the scores: their distribution, and whether outcomes follow it as they did in
-validation. The size of a change is the population stability index, sum (p - q) log(p / q) over bins; its significance is
-that of a chi-squared test of the same bins (shares: of the hypergeometric distribution). p-values are adjusted for the
-number of tests by Holm's method, so that with nothing changed the chance of any alarm is at most `alpha`.
+validation. The size of a change is the population stability index, sum (p - q) log(p / q) over bins; its significance
+is that of a chi-squared test of the same bins (shares: of the hypergeometric distribution). p-values are adjusted for
+the number of tests by Holm's method, so that with nothing changed the chance of any alarm is at most `alpha`.
 """
 
 from __future__ import annotations

@@ -56,8 +56,8 @@ class Monitor:
 
     def findings(self, *, alpha: float = ALPHA) -> Findings:
         """What is no longer as in training, of all samples that are counted."""
-        tests = adjust(list(self._tests()), alpha)
-        return self._findings([explain(test, self.reference, self.levels()) for test in tests], alpha)
+        tests, levels = adjust(list(self._tests()), alpha), self.levels()
+        return self._findings([explain(test, self.reference, levels) for test in tests], alpha)
 
     def levels(self) -> list[Float64]:
         """Median values of each sensor in new samples, some of them where there were many."""

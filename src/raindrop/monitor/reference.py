@@ -20,7 +20,7 @@ from raindrop.tasks.base import Watched
 
 BINS = 10
 QUANTILES = np.linspace(0, 1, 101)
-MAX_SAMPLES = 20_000  # training samples that are enough
+MAX_SAMPLES, MAX_READINGS = 20_000, 10_000_000  # of training that are enough
 FEW_SAMPLES, PIECES = 50, 200  # with fewer samples than the first, long series are cut into about the second
 
 
@@ -126,8 +126,10 @@ class Reference:
         cls, table: EventTable, sensors: Sequence[str], watched: Sequence[Watched] = (), *, seed: int = 0
     ) -> Self:
         """From the training table and the watched scores of validation samples."""
-        if len(table) > MAX_SAMPLES:
-            table = table[np.sort(np.random.default_rng(seed).choice(len(table), MAX_SAMPLES, replace=False))]
+        if len(table) > MAX_SAMPLES or table.num_readings > MAX_READINGS:
+            chosen = np.random.default_rng(seed).permutation(len(table))[:MAX_SAMPLES]
+            few = int(np.searchsorted(np.cumsum(table.count[chosen]), MAX_READINGS, side="right"))
+            table = table[np.sort(chosen[: max(few, 1)])]
         length = piece_length(table)
         return cls.of_pieces(Pieces.of(table, sensors, length), sensors, watched, table.time_unit, length)
 
