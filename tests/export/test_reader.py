@@ -62,7 +62,7 @@ def test_shuffled_rows_become_the_grid_of_the_library(table: EventTable) -> None
 
 def test_batches_hold_every_sample_once(table: EventTable, monkeypatch: pytest.MonkeyPatch) -> None:
     readings = reader.Readings(about_of(table), *columns_of(table))
-    monkeypatch.setattr(reader, "MAX_CELLS", 3 * readings.width * int(readings.steps.max()))
+    monkeypatch.setattr(reader, "MAX_CELLS", 2 * readings.width * int(readings.steps.max()))
     parts = list(readings.batches(4))
     assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(len(table)))
     assert np.all(np.diff(readings.steps[np.concatenate(parts)]) >= 0)

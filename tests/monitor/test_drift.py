@@ -197,7 +197,7 @@ def test_errors_of_quantities_are_compared_with_those_of_validation(new: EventTa
 
 
 def test_sensors_that_the_model_does_not_know_are_listed(reference: Reference, new: EventTable) -> None:
-    events = new.events().with_columns(sensor=new.events()["sensor"].str.replace("rare", "rarer"))
+    events = new.events().with_columns(sensor=new.events()["sensor"].cast(str).str.replace("rare", "rarer"))
     assert found(reference, EventTable.from_frames(events)).new_sensors == ("rarer",)
 
 

@@ -107,7 +107,7 @@ def test_impossible_options_are_refused(run: Path, new: Path, words: list[str], 
 
 def test_names_from_the_data_are_escaped_on_the_page(run: Path) -> None:
     table = easy_table(80, seed=5)
-    events = table.events().with_columns(sensor=table.events()["sensor"].str.replace("pressure", "<b>&"))
+    events = table.events().with_columns(sensor=table.events()["sensor"].cast(str).str.replace("pressure", "<b>&"))
     found = monitor_table(rd.load(run), rd.EventTable.from_frames(events, table.samples, label="label"))
     assert found.new_sensors == ("<b>&",)
     assert "<b>" not in drift_page(found, title="<i>")

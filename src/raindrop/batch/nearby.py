@@ -142,7 +142,7 @@ class Moments:
             (self.series.before, self.previous, self.has_previous, self.age),
             (self.series.after, self.following, self.has_following, self.wait),
         ):
-            if not len(side.average):
+            if not side.average.shape[0]:
                 empty = age[..., None].expand(*age.shape, len(scales)) * 0
                 sides += [empty, empty + NO_EVIDENCE]
                 continue
@@ -157,7 +157,7 @@ class Moments:
 
     def values(self) -> tuple[Tensor, Tensor, Tensor]:
         """(...) the latest value, the next one, and the line between them; 0 where there is none."""
-        if not len(self.series.value):
+        if not self.series.value.shape[0]:
             return self.age * 0, self.age * 0, self.age * 0
         last = self.series.value[self.previous] * self.has_previous
         coming = self.series.value[self.following] * self.has_following
@@ -172,7 +172,7 @@ class Moments:
         return self._time_of(self.following)
 
     def _time_of(self, row: Tensor) -> Tensor:
-        return self.series.time[row.cpu()] if len(self.series.time) else torch.zeros(row.shape, dtype=torch.float64)
+        return self.series.time[row.cpu()] if self.series.time.shape[0] else torch.zeros(row.shape, dtype=torch.float64)
 
 
 def _scan(value: Tensor, decay: Tensor, longest: int) -> Side:

@@ -69,8 +69,8 @@ class GridSeries:
 
     def of_all_sensors(self, sample: Tensor, time: Tensor) -> tuple[Moments, Tensor]:
         """As `Series.of_all_sensors`, but every query by itself: finding those of one time is not worth it here."""
-        sensor = torch.arange(self.shape[2]).expand(len(sample), -1)
-        return self.around(sample, sensor, time), torch.arange(len(sample))
+        sensor = torch.arange(self.shape[2]).expand(sample.shape[0], -1)
+        return self.around(sample, sensor, time), torch.arange(sample.shape[0])
 
     def first_of_series(self) -> Tensor:
         """(b, 1, u) the row of the first reading; -1 where there is none."""

@@ -341,7 +341,7 @@ def main() -> None:
             queries = read_csv(options.queries)
             answers = model.readings_at(events, queries, samples)
             header = ["sample", "time", "sensor", *(f"q{level:g}" for level in model.about["levels"])]
-            keys = zip(queries["sample"], queries["time"], queries["sensor"], strict=True)
+            keys: Any = zip(queries["sample"], queries["time"], queries["sensor"], strict=True)
         else:
             ids, answers = model.predict(events, samples)
             header, keys = ["sample", *model.about["columns"]], ((name,) for name in ids)

@@ -98,7 +98,7 @@ class RaindropQueries(Model):
         v = queries.sensor
         own = Embedding.of(series.around(queries.sample, v, queries.time, strict=True))
         parts = [own.values - own.level, own.evidence, self.sensors[v], batch.statics[queries.sample]]
-        senders = own.level.new_zeros(len(queries), 0)
+        senders = own.level.new_zeros(own.level.shape[0], 0)
         if self.messages is not None:
             received, senders = self.messages(series, queries, own)
             parts.append(received)
