@@ -59,7 +59,12 @@ class ExportedModel:
         options.log_severity_level = 3
         session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         inputs = {given.name for given in session.get_inputs()}
-        self.core = lambda **arrays: session.run(None, {k: v for k, v in arrays.items() if k in inputs})[0]
+        self._run = lambda arrays: session.run(None, {k: v for k, v in arrays.items() if k in inputs})[0]
+
+    def core(self, **arrays: Array) -> Array:
+        """The model's output for these inputs."""
+        predicted: Array = self._run(arrays)
+        return predicted
 
     # ---------------------------------------------------------------- samples
 
@@ -122,7 +127,8 @@ class ExportedModel:
                     query_time=time[some],
                 )
         mean, scale = (np.array(self.about["scaler"][name])[sensor][:, None] for name in ("mean", "scale"))
-        return answers * scale + mean
+        in_units: Array = answers * scale + mean
+        return in_units
 
     def _sensors(self, names: Sequence[Any]) -> Array:
         known = self.about["scaler"]["observed"]
@@ -310,7 +316,8 @@ def calibrate(about: Mapping[str, Any] | None, probability: Array) -> Array:
             p = np.stack([1 - second, second], axis=1)
         else:
             p = np.stack([np.interp(p[:, at], *curve) for at, curve in enumerate(curves)], axis=1)
-    return (p / p.sum(1, keepdims=True)).astype(np.float32)
+    calibrated: Array = (p / p.sum(1, keepdims=True)).astype(np.float32)
+    return calibrated
 
 
 def read_csv(path: str | os.PathLike[str]) -> dict[str, list[str]]:

@@ -171,7 +171,8 @@ def receive_nearby(
         next_own = rows_at(content[..., : lines * rank], following) * after[..., None]
         own = own + (next_own - own) * share[..., None]
         nearest = torch.minimum(age, wait)
-    sent = torch.cat([own, averages], dim=-1).unflatten(-1, (layer.heads, rank))  # (b, t, u, k, j)
+    sent = torch.cat([own, averages], dim=-1)
+    sent = sent.view(*sent.shape[:3], layer.heads, rank)  # (b, t, u, k, j)
 
     decay = layer.decay.abs()
     evidence = torch.cat(
@@ -200,7 +201,7 @@ def _evidence(age: Tensor, decay: Tensor) -> Tensor:
 def _average_up_to(layer: NearbyMessages, batch: GridBatch, content: Tensor, rounds: int) -> Tensor:
     """(b, t, u, kj) decaying averages of contents up to each reading; 0 where there is no reading."""
     decay = decay_since_row_before(batch.time, layer.interval, layer.scales)[..., None]  # (b, t, u, k, 1)
-    content = content.unflatten(-1, (len(layer.scales), layer.rank))
+    content = content.reshape(*content.shape[:3], len(layer.scales), layer.rank)
     counts = batch.observed[..., None, None].to(content.dtype).expand(*content.shape[:4], 1)
     total = recurrence(torch.cat([content, counts], dim=-1), decay, rounds)
     weight = torch.where(batch.observed[..., None, None], total[..., -1:], 1.0)
@@ -242,6 +243,9 @@ def _weighted_sum(h: Tensor, p: Tensor, weight: Tensor) -> Tensor:
 
 class GridSummaries(nn.Module):
     """`SensorSummaries` of a grid."""
+
+    mean: Tensor
+    scale: Tensor
 
     def __init__(self, learned: SensorSummaries):
         super().__init__()

@@ -24,7 +24,7 @@ from raindrop.monitor.unit_changes import find_unit_change
 Kind = Literal["missing", "level", "rate", "constant", "scores", "calibration"]
 ALPHA = 0.05
 MIN_PSI, MIN_RESIDUAL = 0.05, 0.02  # a smaller change (of calibration: the second) is no alarm, however certain it is
-MIN_EXPECTED = 5.0  # in a bin; neighbouring bins are merged until they have it
+MIN_EXPECTED, MIN_VARIANCE = 10.0, 2.5  # in a bin; neighbouring bins are merged until they have it
 MIN_PIECES = 20  # new or old ones for a test
 DEAD = 0.02  # of its share in training: read in fewer pieces, a sensor counts as dead
 
@@ -119,7 +119,7 @@ def compare(reference: Reference, new: Counts, levels: Sequence[Float64]) -> Ite
     n_old, n_new = int(old.pieces), int(new.pieces)
     if min(n_old, n_new) >= MIN_PIECES:
         p = share_tests(old.present, np.full_like(old.present, n_old), new.present, np.full_like(new.present, n_new))
-        for at in np.flatnonzero(old.present):
+        for at in np.flatnonzero(old.present).tolist():
             shares = old.present[at] / n_old, new.present[at] / n_new
             yield _of_shares(reference.sensors[at], "missing", float(p[at]), shares, (n_old, n_new))
     p = share_tests(old.constant, old.repeated, new.constant, new.repeated)
@@ -173,12 +173,12 @@ def _of_residuals(name: str, old: Counts, new: Counts, at: int) -> Drift:
     known = (rows[0][3] > 0) & (rows[1][3] > 0) & (variance[0] + variance[1] > 0)
     difference = (residual[1] - residual[0])[known]
     chi2 = float(np.sum(difference**2 / (variance[0] + variance[1])[known]))
-    means = [float((sum(row[2]) - sum(row[0])) / max(sum(row[3]), 1)) for row in rows]
+    before, now = (float((sum(row[2]) - sum(row[0])) / max(sum(row[3]), 1)) for row in rows)
     p = float(special.chdtrc(known.sum(), chi2)) if known.any() else 1.0
     weight = rows[1][3][known] / max(rows[1][3][known].sum(), 1)
     size = float(np.sqrt(np.sum(weight * difference**2)))
     shown = tuple(tuple((row[2] / np.maximum(row[3], 1)).tolist()) for row in rows)
-    return Drift(name, "calibration", size, p, 1.0, *means, shares=(shown[0], shown[1]))
+    return Drift(name, "calibration", size, p, 1.0, before, now, shares=(shown[0], shown[1]))
 
 
 RESIDUALS = ("predicted", "variance", "happened", "judged")
@@ -186,7 +186,7 @@ RESIDUALS = ("predicted", "variance", "happened", "judged")
 
 def _merged(values: NDArray[np.generic], variance: Float64) -> Float64:
     """Values of bins, with neighbours merged until each has enough variance for a normal approximation."""
-    return np.add.reduceat(values.astype(np.float64), _starts(variance, MIN_EXPECTED / 2))
+    return np.add.reduceat(values.astype(np.float64), _starts(variance, MIN_VARIANCE))
 
 
 def _of_bins(name: str, kind: Kind, old: Int64, new: Int64, edges: Float64, before: float, now: float) -> Drift:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from raindrop.monitor.pieces import Float64, Int64, Pieces
 from raindrop.table.event_table import EventTable
+from raindrop.table.time_columns import TimeUnit
 from raindrop.tasks.base import Watched
 
 BINS = 10
@@ -112,7 +113,7 @@ class Reference:
     sensors: tuple[str, ...]
     columns: tuple[str, ...]
     """What the scores are: a class, a label or a quantity."""
-    time_unit: str
+    time_unit: TimeUnit
     piece_length: float | None
     """In the time unit; None where a piece is a sample."""
     bins: Bins
@@ -139,7 +140,7 @@ class Reference:
         pieces: Pieces,
         sensors: Sequence[str],
         watched: Sequence[Watched],
-        time_unit: str,
+        time_unit: TimeUnit,
         length: float | None = None,
     ) -> Self:
         """From the pieces of the training table."""
@@ -175,7 +176,7 @@ class Reference:
 
     @classmethod
     def from_dict(
-        cls, about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], sensors: Sequence[str], time_unit: str
+        cls, about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], sensors: Sequence[str], time_unit: TimeUnit
     ) -> Self:
         """What `to_dict` gave; a ValueError where it does not fit together."""
         columns = tuple(str(name) for name in about["columns"])

@@ -107,7 +107,7 @@ def _bars(drift: Drift) -> str:
                 f'<rect x="{x:.1f}" y="{HEIGHT - height:.1f}" width="{0.4 * step:.1f}" height="{height:.1f}" '
                 f'fill="{colour}"><title>{share:.1%}</title></rect>'
             )
-    labels = [(at + 1, quantity_text(edge)) for at, edge in enumerate(drift.edges)]
+    labels = [(at + 1.0, quantity_text(edge)) for at, edge in enumerate(drift.edges)]
     if drift.kind in ("missing", "constant"):
         labels = [(0.5, "no"), (1.5, "yes")]
     for place, text in labels[:: max(1, len(labels) // 5)]:
