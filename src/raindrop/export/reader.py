@@ -57,13 +57,13 @@ class ExportedModel:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.log_severity_level = 3
-        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-        inputs = {given.name for given in session.get_inputs()}
-        self._run = lambda arrays: session.run(None, {k: v for k, v in arrays.items() if k in inputs})[0]
+        self._session: Any = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        self._inputs = {given.name for given in self._session.get_inputs()}
 
     def core(self, **arrays: Array) -> Array:
         """The model's output for these inputs."""
-        predicted: Array = self._run(arrays)
+        used = {name: array for name, array in arrays.items() if name in self._inputs}
+        predicted: Array = self._session.run(None, used)[0]
         return predicted
 
     # ---------------------------------------------------------------- samples
