@@ -52,6 +52,7 @@ def compare_samples(run: Path, export: Path, data: Path) -> None:
     start = time.perf_counter()
     expected = model.predictions(test)
     print(f"{len(test):,} samples; library {len(test) / (time.perf_counter() - start):,.0f} samples/s, one thread")
+    print(f"predictions from {expected[..., -1].min():.3g} to {expected[..., -1].max():.3g}")
     events, samples = columns_of(test)
     for threads, sizes in ((1, BATCH_SIZES), (2, BATCH_SIZES[1:2])):
         exported = load_reader(export).ExportedModel(export, threads=threads)

@@ -56,7 +56,7 @@ def folder(classifier: rd.Classifier, tmp_path_factory: pytest.TempPathFactory) 
     classifier.save(place / "runs" / "ward")
     (command,) = re.findall(r"^raindrop (export .*)$", PAGE, re.M)
     with contextlib.chdir(place):
-        main([*shlex.split(command), "--max-times", "16"])
+        main(shlex.split(command))
     return place / "exported"
 
 
@@ -99,8 +99,8 @@ def test_a_damaged_export_is_refused(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_series_longer_than_the_export_is_refused(folder: Path) -> None:
-    events = {"sample": ["a"] * 17, "time": np.arange(17.0), "sensor": ["sensor 1"] * 17, "value": np.zeros(17)}
-    with pytest.raises(reader.ReaderError, match="--max-times 17"):
+    events = {"sample": ["a"] * 257, "time": np.arange(257.0), "sensor": ["sensor 1"] * 257, "value": np.zeros(257)}
+    with pytest.raises(reader.ReaderError, match="--max-times 257"):
         ExportedModel(folder).predict(events)
 
 

@@ -97,8 +97,8 @@ class GridSeries:
             has_previous,
             cells[1],
             more,
-            (since.float() / interval).clamp(0, MAX_AGE),
-            (until.float() / interval).clamp(0, MAX_AGE),
+            (since.float() / interval).clamp(0.0, MAX_AGE),
+            (until.float() / interval).clamp(0.0, MAX_AGE),
             share.float(),
         )
 
