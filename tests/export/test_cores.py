@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from closeness import NETWORK, assert_close
-from conftest import random_table
+from random_tables import random_table
 from torch import Tensor
 
 from raindrop import Classifier, ConfigError, EventTable, Forecaster, Imputer, Regressor

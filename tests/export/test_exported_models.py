@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from conftest import random_table
+from random_tables import random_table
 
 import raindrop as rd
 from raindrop.batch.collate import Collator

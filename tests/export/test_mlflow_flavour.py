@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import random_table
+from random_tables import random_table
 
 import raindrop as rd
 from raindrop.export.mlflow_flavour import PyFunc, load_model, log_model, save_model

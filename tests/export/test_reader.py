@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 from closeness import assert_close
-from conftest import random_table
+from random_tables import random_table
 
 from raindrop import EventTable
 from raindrop.batch.collate import Collator
