@@ -29,6 +29,7 @@ README = (ROOT / "README.md").read_text()
 DATA_FORMAT = (ROOT / "docs" / "data_format.md").read_text()
 IMPUTATION = (ROOT / "docs" / "imputation.md").read_text()
 SERVICE = (ROOT / "docs" / "service.md").read_text()
+MONITORING = (ROOT / "docs" / "monitoring.md").read_text()
 MAP = (ROOT / "docs" / "paper_map.md").read_text()
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
@@ -91,7 +92,9 @@ def test_the_gaps_and_forecasts_of_the_readme_run():
 
 
 @pytest.mark.parametrize(
-    "page", [README, IMPUTATION, DATA_FORMAT, SERVICE], ids=["README", "imputation", "data", "service"]
+    "page",
+    [README, IMPUTATION, DATA_FORMAT, SERVICE, MONITORING],
+    ids=["README", "imputation", "data", "service", "monitoring"],
 )
 def test_the_commands_of_a_page_exist_with_their_options(page):
     lines = re.findall(r"^raindrop (.+?)(?:\s+#.*)?$", page, re.M)

@@ -87,6 +87,17 @@ class Series:
         following = torch.searchsorted(keys, key, right=True)
         return self._moments(sensor, time, previous, previous >= start, following, following < stop)
 
+    def of_all_sensors(self, sample: Tensor, time: Tensor) -> tuple[Moments, Tensor]:
+        """All sensors at the distinct (m,) times of samples, and (q,) which of them is that of each sample and time.
+
+        Readings that are asked for at one time, or within one gap, share theirs.
+        """
+        distinct, rank = torch.unique(time, return_inverse=True)
+        key, index = torch.unique(sample.cpu() * len(distinct) + rank, return_inverse=True)
+        owner = torch.div(key, max(len(distinct), 1), rounding_mode="floor").to(sample.device)
+        sensor = torch.arange(self.num_sensors, device=sample.device).expand(len(key), -1)
+        return self.around(owner, sensor, distinct[key % max(len(distinct), 1)]), index.to(sample.device)
+
     def _moments(
         self, sensor: Tensor, time: Tensor, previous: Tensor, has_previous: Tensor, following: Tensor, more: Tensor
     ) -> Moments:
@@ -131,7 +142,7 @@ class Moments:
             (self.series.before, self.previous, self.has_previous, self.age),
             (self.series.after, self.following, self.has_following, self.wait),
         ):
-            if not len(side.average):
+            if not side.average.shape[0]:
                 empty = age[..., None].expand(*age.shape, len(scales)) * 0
                 sides += [empty, empty + NO_EVIDENCE]
                 continue
@@ -146,7 +157,7 @@ class Moments:
 
     def values(self) -> tuple[Tensor, Tensor, Tensor]:
         """(...) the latest value, the next one, and the line between them; 0 where there is none."""
-        if not len(self.series.value):
+        if not self.series.value.shape[0]:
             return self.age * 0, self.age * 0, self.age * 0
         last = self.series.value[self.previous] * self.has_previous
         coming = self.series.value[self.following] * self.has_following
@@ -161,7 +172,7 @@ class Moments:
         return self._time_of(self.following)
 
     def _time_of(self, row: Tensor) -> Tensor:
-        return self.series.time[row.cpu()] if len(self.series.time) else torch.zeros(row.shape, dtype=torch.float64)
+        return self.series.time[row.cpu()] if self.series.time.shape[0] else torch.zeros(row.shape, dtype=torch.float64)
 
 
 def _scan(value: Tensor, decay: Tensor, longest: int) -> Side:

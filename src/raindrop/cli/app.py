@@ -18,9 +18,11 @@ from rich.markup import escape
 
 from raindrop.cli.benchmark import benchmark
 from raindrop.cli.download import download
+from raindrop.cli.export import export
 from raindrop.cli.fit import fit
 from raindrop.cli.graph import graph
 from raindrop.cli.models import models, settings
+from raindrop.cli.monitor import monitor
 from raindrop.cli.readings import forecast, impute
 from raindrop.cli.report import explain, report
 from raindrop.cli.samples import console
@@ -163,6 +165,8 @@ app.command(report)
 app.command(sign)
 app.command(serve)
 app.command(token)
+app.command(monitor)
+app.command(export)
 app.command(import_table, name="import")
 app.command(export_table)
 app.command(inspect)

@@ -28,9 +28,10 @@ from raindrop.estimators.settings import Settings
 from raindrop.files import atomic_folder, content_checksum, refuse_to_overwrite, run_folder
 from raindrop.hardware import limit_threads, resolve_device
 from raindrop.models.base import DataSpec, DirectModel, Model
+from raindrop.monitor.reference import Reference
 from raindrop.table.event_table import EventTable
 from raindrop.table.run_split import RunSplit
-from raindrop.tasks.base import Task
+from raindrop.tasks.base import Task, Watched
 from raindrop.training import distributed
 from raindrop.training.callbacks import board_of
 from raindrop.training.distill import soft_targets
@@ -53,6 +54,8 @@ class Estimator(Settings, ABC):
     history_: list[dict[str, Any]]
     notes_: dict[str, Any]
     split_checksum_: str | None
+    reference_: Reference | None = None
+    """How readings and scores were distributed in training (`raindrop monitor`); None of a model saved without."""
     split_: RunSplit | None
     """Which samples it was trained on; None where they cannot be told apart, such as windows of one series, and of a
     saved model without its split."""
@@ -83,6 +86,10 @@ class Estimator(Settings, ABC):
 
     def _forget_calibration(self) -> None:
         """As `_calibrate` without validation samples."""
+
+    def _calibrated(self, predicted: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Predictions as the calibration changes them."""
+        return predicted
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What the subclass saves beside the model: JSON values, and arrays."""
@@ -178,9 +185,14 @@ class Estimator(Settings, ABC):
                 self.model_.to("cpu")
             self.notes_ = self.model_.finish(chosen_by)
             self._forget_calibration()
+            watched: list[Watched] = []
             if chosen_by is not None:
                 truth = cast(NDArray[Any], chosen_by.truth)
-                self._calibrate(truth, self.task_.predict(scores_of(self.model_, chosen_by)), chosen_by)
+                predicted = self.task_.predict(scores_of(self.model_, chosen_by))
+                self._calibrate(truth, predicted, chosen_by)
+                watched = self.task_.watched(self._calibrated(predicted), truth)
+            own_unit = training.in_unit(self.time_unit_)
+            self.reference_ = Reference.learn(own_unit, self.scaler_.sensors, watched, seed=int(self.seed))
             if folder is not None and distributed.rank() == 0:
                 self._write(folder)
         distributed.wait()
@@ -255,6 +267,7 @@ class Estimator(Settings, ABC):
 
     def _write(self, folder: Path) -> Path:
         state, arrays = self._state()
+        reference, statistics = (None, {}) if self.reference_ is None else self.reference_.to_dict()
         about = {
             "model": self.model,
             "preset": self.preset,
@@ -267,12 +280,14 @@ class Estimator(Settings, ABC):
             "history": self.history_,
             "notes": self.notes_,
             "state": state,
+            "reference": reference,
             "identity": self.identity_,
             "split_sha256": self.split_checksum_,
             "lineage": self.lineage_,
         }
         weights = {f"model/{name}": smallest(tensor.cpu()) for name, tensor in self.model_.state_dict().items()}
         weights |= {f"state/{name}": torch.from_numpy(array) for name, array in arrays.items()}
+        weights |= {f"reference/{name}": torch.from_numpy(np.asarray(array)) for name, array in statistics.items()}
         return write_model(folder, about, weights, self.split_)
 
     @classmethod
@@ -299,11 +314,17 @@ class Estimator(Settings, ABC):
         self.notes_ = about["notes"]
         self.identity_, self.lineage_ = about["identity"], about.get("lineage", "")
         self.split_, self.split_checksum_ = split, about.get("split_sha256")
-        groups: dict[str, dict[str, Tensor]] = {"model": {}, "state": {}}
+        groups: dict[str, dict[str, Tensor]] = {"model": {}, "state": {}, "reference": {}}
         for name, tensor in tensors.items():
             group, _, key = name.partition("/")
             groups[group][key] = tensor
         self._restore_state(about["state"], {name: tensor.numpy() for name, tensor in groups["state"].items()})
+        statistics = {name: tensor.numpy() for name, tensor in groups["reference"].items()}
+        self.reference_ = (
+            Reference.from_dict(about["reference"], statistics, self.scaler_.sensors, self.time_unit_)
+            if about.get("reference") is not None
+            else None
+        )
         check_weights(groups["model"], lambda: entry.model(model_config, self._spec()))
         with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced; leave no trace of the draw
             self.model_ = entry.model(model_config, self._spec())

@@ -175,9 +175,6 @@ class SampleEstimator(Estimator):
         """A model's output as predictions, calibrated where the estimator is: the one way from scores to them."""
         return self._calibrated(self.task_.predict(output.scores))
 
-    def _calibrated(self, predicted: NDArray[np.float32]) -> NDArray[np.float32]:
-        return predicted
-
     def predictions(self, X: EventTable) -> NDArray[np.float32]:
         """(samples, ...) as the task has them: probabilities, or quantiles of quantities; calibrated."""
         data = self._data(X)

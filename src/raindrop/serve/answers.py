@@ -18,6 +18,7 @@ from raindrop.report.cases import contributions
 from raindrop.report.tasks import view_of
 from raindrop.serve import protocol_v2
 from raindrop.serve.cards import card_of, example
+from raindrop.serve.drift import DriftGauges
 from raindrop.serve.failures import RequestError, as_request_error, place_of
 from raindrop.serve.limits import Limits
 from raindrop.serve.messages import Columns, Job, Kind, Reply, Watched
@@ -59,6 +60,7 @@ class Answers:
     def __init__(self, served: Sequence[Served], limits: Limits):
         self.served = {one.kind: one for one in served}
         self.limits = limits
+        self.drift = self._new_drift()
 
     def of_batch(self, jobs: Sequence[Job]) -> list[Reply]:
         """A reply for each job, in order; what is wrong with one never touches another."""
@@ -110,7 +112,10 @@ class Answers:
 
     def _predicted(self, job: Job, model: Served, table: EventTable, frame: pl.DataFrame, notes: list[str]) -> Reply:
         content = {"model": model.name, "run": model.run, "predictions": frame, "notes": notes}
-        return self._reply(job, table, content, frame)
+        reply = self._reply(job, table, content, frame)
+        if self.drift is not None:
+            self.drift.add(table)
+        return reply
 
     def _explain(self, job: Job, model: Served, table: EventTable, notes: list[str]) -> Reply:
         """Predictions, and how each sensor moved them: what changes when its readings are left out."""
@@ -276,13 +281,17 @@ class Answers:
             every = None if one.kind != "forecaster" else float(one.estimator.horizon)
             columns = Columns(**example(one.estimator, "", 0.0)["readings"])
             self.of_batch([Job(0, kind, readings=columns, model=one.name, every=every)])
+        self.drift = self._new_drift()  # an example is not watched
 
     def close(self) -> None:
         """Nothing has to be saved."""
 
     def gauges(self) -> list[Watched]:
-        """What is watched about the readings and scores."""
-        return []
+        """What is watched about the readings, where there is news; otherwise nothing."""
+        return [] if self.drift is None else self.drift.gauges()
+
+    def _new_drift(self) -> DriftGauges | None:
+        return DriftGauges(self.served["samples"].estimator) if "samples" in self.served else None
 
     def cards(self) -> list[dict[str, Any]]:
         """What the service must know, and tells, of each model."""

@@ -96,7 +96,7 @@ class Replies(msgspec.Struct):
     """Resident bytes of the worker."""
     live_samples: int = 0
     gauges: list[Watched] = []
-    """What is watched about the readings, such as drift."""
+    """What is watched about the readings, such as drift; none where nothing is new."""
 
 
 def pack(job: Job) -> msgspec.Raw:

@@ -64,7 +64,8 @@ class Worker:
         """The replies to a batch; raises WorkerDied."""
         await self._send(PackedBatch(jobs))
         answer = await self._receive(Replies)
-        self.memory, self.live_samples, self.gauges = answer.memory, answer.live_samples, answer.gauges
+        self.memory, self.live_samples = answer.memory, answer.live_samples
+        self.gauges = answer.gauges or self.gauges  # sent only where there is news
         return list(answer.replies)
 
     async def _send(self, content: Any) -> None:

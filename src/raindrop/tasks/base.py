@@ -44,6 +44,19 @@ class Column:
         return replace(self, truth=self.truth / self.scale, predicted=self.predicted / self.scale, scale=1.0)
 
 
+@dataclass(frozen=True)
+class Watched:
+    """A number that is predicted of every sample, to be watched while a model is in use."""
+
+    name: str
+    score: NDArray[np.float64]  # (n,)
+    outcome: NDArray[np.float64] | None = None  # (n,) 1 or 0, or the quantity; NaN where unknown; None without truth
+    is_probability: bool = True
+
+    def __getitem__(self, rows: NDArray[np.int64]) -> Watched:
+        return replace(self, score=self.score[rows], outcome=None if self.outcome is None else self.outcome[rows])
+
+
 class Task(ABC):
     """What is predicted. `scores` are a model's raw outputs (b, num_outputs); a task says what they mean."""
 
@@ -129,6 +142,10 @@ class Task(ABC):
     @abstractmethod
     def predict(self, scores: Tensor) -> NDArray[np.float32]:
         """Scores -> what a person gets: probabilities, or quantities in their own unit."""
+
+    def watched(self, predicted: Array, truth: Array | None = None) -> list[Watched]:
+        """The numbers of each sample whose distribution is watched while a model is in use; none by default."""
+        return []
 
     # ---------------------------------------------------------------- judging
 

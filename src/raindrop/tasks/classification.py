@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from raindrop.errors import ConfigError, DataError, format_count, suggest
 from raindrop.table.event_table import EventTable
-from raindrop.tasks.base import CONSTANT_MARGIN, Column, Task
+from raindrop.tasks.base import CONSTANT_MARGIN, Column, Task, Watched
 from raindrop.tasks.boosting import BINARY, MULTICLASS, BoostingProblem
 from raindrop.tasks.confusion import ConfusionMatrix
 from raindrop.tasks.metrics import CLASSIFICATION, METRICS, ONE_CLASS, Array, Metric, log_loss
@@ -150,6 +150,18 @@ class Classification(Task):
         if self.threshold is not None:
             return self.threshold.flags(probability).astype(np.int64)
         return np.asarray(probability.argmax(1), dtype=np.int64)
+
+    def watched(self, predicted: Array, truth: Array | None = None) -> list[Watched]:
+        """The probability of the positive class, or of every class where there are more than two."""
+        codes = [1] if self.num_outputs == 2 else range(self.num_outputs)
+        return [
+            Watched(
+                f"{self.label}={self.classes[code]}",
+                predicted[:, code].astype(np.float64),
+                None if truth is None else (truth == code).astype(np.float64),
+            )
+            for code in codes
+        ]
 
     def confusion(self, truth: Array, predicted: Array) -> ConfusionMatrix:
         """How many samples of each class were predicted as which."""

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from raindrop.errors import ConfigError, DataError
 from raindrop.table.event_table import EventTable
-from raindrop.tasks.base import CONSTANT_MARGIN, Column, Task, label_columns
+from raindrop.tasks.base import CONSTANT_MARGIN, Column, Task, Watched, label_columns
 from raindrop.tasks.boosting import BINARY, BoostingProblem
 from raindrop.tasks.metrics import METRICS, YES_NO, Array, Metric
 
@@ -110,6 +110,15 @@ class MultiLabel(Task):
     def predict(self, scores: Tensor) -> NDArray[np.float32]:
         """(n, label) the probability of yes."""
         return cast(NDArray[np.float32], torch.sigmoid(scores.detach().cpu().double()).float().numpy())
+
+    def watched(self, predicted: Array, truth: Array | None = None) -> list[Watched]:
+        """The probability of each label."""
+        return [
+            Watched(
+                name, predicted[:, at].astype(np.float64), None if truth is None else truth[:, at].astype(np.float64)
+            )
+            for at, name in enumerate(self.labels)
+        ]
 
     # ---------------------------------------------------------------- judging
 

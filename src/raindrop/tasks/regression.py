@@ -14,7 +14,7 @@ from torch import Tensor
 
 from raindrop.errors import ConfigError, DataError, format_count, suggest
 from raindrop.table.event_table import EventTable
-from raindrop.tasks.base import CONSTANT_MARGIN, Column, Task, label_columns
+from raindrop.tasks.base import CONSTANT_MARGIN, Column, Task, Watched, label_columns
 from raindrop.tasks.boosting import ABSOLUTE, SQUARED, BoostingProblem, quantile
 from raindrop.tasks.metrics import LEVELS, METRICS, REGRESSION, Array, Metric, of_point
 
@@ -137,6 +137,14 @@ class Regression(Task):
     def point(self, predicted: Array) -> Array:
         """(n, quantity, level) -> (n, quantity): the median, or the mean where that was learned."""
         return predicted[..., len(self.levels) // 2]
+
+    def watched(self, predicted: Array, truth: Array | None = None) -> list[Watched]:
+        """The point prediction of each quantity."""
+        point = self.point(predicted).astype(np.float64)
+        return [
+            Watched(name, point[:, at], None if truth is None else truth[:, at], is_probability=False)
+            for at, name in enumerate(self.labels)
+        ]
 
     # ---------------------------------------------------------------- judging
 

@@ -98,7 +98,7 @@ class RaindropQueries(Model):
         v = queries.sensor
         own = Embedding.of(series.around(queries.sample, v, queries.time, strict=True))
         parts = [own.values - own.level, own.evidence, self.sensors[v], batch.statics[queries.sample]]
-        senders = own.level.new_zeros(len(queries), 0)
+        senders = own.level.new_zeros(own.level.shape[0], 0)
         if self.messages is not None:
             received, senders = self.messages(series, queries, own)
             parts.append(received)
@@ -169,7 +169,7 @@ class QueryMessages(nn.Module):
     def forward(self, series: Series, queries: Queries, own: Embedding) -> tuple[Tensor, Tensor]:
         """(q, h values): the messages of each head, and (q, u) the mean attention of the heads."""
         v = queries.sensor
-        moments, index = self._at(series, queries.sample, queries.time)
+        moments, index = series.of_all_sensors(queries.sample, queries.time)
         now = Embedding.of(moments)  # (m, u)
         values = now.values[index]
         here = values[..., [*CHANGE_WIDTHS, -1]]  # (q, u, c) narrow averages and the line
@@ -178,7 +178,7 @@ class QueryMessages(nn.Module):
             (own.moments.previous_time(), own.moments.has_previous),
             (own.moments.following_time(), own.moments.has_following),
         ):
-            there, at = self._at(series, queries.sample, time)
+            there, at = series.of_all_sensors(queries.sample, time)
             average, certainty = _change(there)
             moved.append((here - average[at]) * present[:, None, None])
             evidence.append(certainty[at] * present[:, None, None])
@@ -193,17 +193,6 @@ class QueryMessages(nn.Module):
         sent = torch.cat([values - own.level[:, None], torch.ones_like(values[..., :1]), *moved, from_line], dim=-1)
         received = torch.einsum("quh,qud->qhd", alpha, sent)  # Eq. 2
         return received.flatten(1), alpha.mean(-1)
-
-    def _at(self, series: Series, sample: Tensor, time: Tensor) -> tuple[Moments, Tensor]:
-        """All sensors at the distinct (m,) times of samples, and (q,) which of them is each query's.
-
-        Readings that are asked for at one time, or within one gap, share theirs.
-        """
-        distinct, rank = torch.unique(time, return_inverse=True)
-        key, index = torch.unique(sample.cpu() * len(distinct) + rank, return_inverse=True)
-        owner = torch.div(key, max(len(distinct), 1), rounding_mode="floor").to(sample.device)
-        sensor = torch.arange(self.num_sensors, device=sample.device).expand(len(key), -1)
-        return series.around(owner, sensor, distinct[key % max(len(distinct), 1)]), index.to(sample.device)
 
 
 def _change(moments: Moments) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,5 @@
+"""Models that run without torch: the scoring core as ONNX or a torch.export program, and a NumPy-only reader."""
+
+from raindrop.export.writing import FORMATS, Format, export_model
+
+__all__ = ["FORMATS", "Format", "export_model"]

@@ -1,0 +1,141 @@
+"""Exported models give what the library gives, at any batch size and number of threads, without torch."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from random_tables import random_table
+
+import raindrop as rd
+from raindrop.batch.collate import Collator
+from raindrop.cli.app import main
+from raindrop.export import export_model, reader
+from raindrop.export.reader import ExportedModel
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+pytestmark = pytest.mark.slow
+PAGE = (Path(__file__).parents[2] / "docs" / "export.md").read_text()
+SHORT: dict[str, Any] = {"train.epochs": 1, "train.min_steps": 1, "train.soft_targets": 0.0, "train.batch_size": 8}
+
+
+def columns_of(table: rd.EventTable) -> tuple[dict[str, Any], dict[str, Any]]:
+    events = table.events()
+    return (
+        {name: events[name].to_numpy() for name in ("sample", "time", "sensor", "value")},
+        {name: table.samples[name].to_list() for name in table.samples.columns},
+    )
+
+
+@pytest.fixture(scope="module")
+def table() -> rd.EventTable:
+    return random_table(samples=24, times=12)
+
+
+@pytest.fixture(scope="module")
+def classifier(table: rd.EventTable) -> rd.Classifier:
+    return rd.Classifier(config=SHORT, calibrate="temperature").fit(table)
+
+
+@pytest.fixture(scope="module")
+def folder(classifier: rd.Classifier, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Exported from a run's folder, as docs/export.md says."""
+    place = tmp_path_factory.mktemp("exported")
+    classifier.save(place / "runs" / "ward")
+    (command,) = re.findall(r"^raindrop (export .*)$", PAGE, re.M)
+    with contextlib.chdir(place):
+        main(shlex.split(command))
+    return place / "exported"
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_onnx_classifier_gives_the_librarys_probabilities_at_any_batch_size(
+    classifier: rd.Classifier, table: rd.EventTable, folder: Path, threads: int
+) -> None:
+    expected = classifier.predict_proba(table)
+    model = ExportedModel(folder, threads=threads)
+    for size in (1, 2, 7, 24):
+        ids, predicted = model.predict(*columns_of(table), batch_size=size)
+        assert ids == list(table.ids)
+        assert np.abs(predicted - expected).max() < 1e-5
+
+
+def test_the_reader_runs_where_there_is_neither_torch_nor_polars_nor_raindrop(
+    classifier: rd.Classifier, table: rd.EventTable, folder: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(folder, tmp_path / "exported")
+    table.events().write_csv(tmp_path / "events.csv")
+    table.samples.write_csv(tmp_path / "samples.csv")
+    absent = "import sys; sys.modules.update(dict.fromkeys(('torch', 'polars', 'raindrop', 'sklearn', 'scipy')))"
+    (command,) = re.findall(r"^python (exported/reader.py .*)$", PAGE, re.M)
+    words = shlex.split(command)
+    code = f"{absent}; sys.argv = {words}; import runpy; runpy.run_path({words[0]!r}, run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    written = pl.read_csv(tmp_path / "predictions.csv")
+    assert written.columns == ["sample", *json.loads((folder / "model.json").read_text())["columns"]]
+    assert np.abs(written[:, 1:].to_numpy() - classifier.predict_proba(table)).max() < 1e-5
+
+
+def test_a_damaged_export_is_refused(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "onnx")
+    content = bytearray((tmp_path / "onnx" / "model.onnx").read_bytes())
+    content[-1] ^= 1
+    (tmp_path / "onnx" / "model.onnx").write_bytes(bytes(content))
+    with pytest.raises(reader.ReaderError, match="Export the model again"):
+        ExportedModel(tmp_path / "onnx")
+
+
+def test_a_series_longer_than_the_export_is_refused(folder: Path) -> None:
+    events = {"sample": ["a"] * 257, "time": np.arange(257.0), "sensor": ["sensor 1"] * 257, "value": np.zeros(257)}
+    with pytest.raises(reader.ReaderError, match="--max-times 257"):
+        ExportedModel(folder).predict(events)
+
+
+def test_a_classifier_answers_no_queries(folder: Path) -> None:
+    with pytest.raises(reader.ReaderError, match=r"call predict\(events, samples\)"):
+        ExportedModel(folder).readings_at({}, {})
+
+
+@pytest.mark.filterwarnings("ignore::raindrop.RaindropWarning")
+def test_a_pt2_program_of_the_papers_model_gives_the_librarys_scores(table: rd.EventTable, tmp_path: Path) -> None:
+    model = rd.Regressor(label="age", preset="paper", config={"train.epochs": 1}).fit(table)
+    export_model(model, tmp_path / "pt2", format="pt2", max_times=16)
+    program = torch.export.load(tmp_path / "pt2" / "model.pt2").module()
+    expected = model.predict_quantiles(table)
+    for rows in (np.arange(1), np.arange(5), np.arange(len(table))):
+        batch = Collator(table, model.scaler_).batch(rows)
+        grid = batch.grid()
+        with torch.no_grad():
+            found = program(grid.value, grid.observed, grid.time, batch.statics).numpy()
+        assert np.abs(found - expected[rows]).max() < 1e-4  # years
+
+
+def test_an_onnx_imputer_answers_as_the_library_does_in_windows_of_a_long_series(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    number = 1500
+    series = rd.EventTable.from_columns(
+        np.repeat("plant", number), np.sort(rng.choice(3000, number, replace=False)).astype(float),
+        np.array(["x", "y", "z"])[rng.integers(0, 3, number)], rng.normal(size=number),
+    )  # fmt: skip
+    model = rd.Imputer(config={"train.epochs": 1, "train.min_steps": 1}).fit(series)
+    export_model(model, tmp_path / "onnx", max_times=512)
+    queries = rd.grid(series, every=7.3)
+    expected = model.readings_at(series, queries).value
+    exported = ExportedModel(tmp_path / "onnx")
+    asked = {name: queries[name].to_numpy() for name in ("sample", "time", "sensor")}
+    for size in (1, 3, 50):
+        found = exported.readings_at(columns_of(series)[0], asked, batch_size=size)
+        assert np.abs(found[:, found.shape[1] // 2] - expected).max() < 1e-4
