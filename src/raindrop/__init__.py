@@ -9,12 +9,20 @@ from raindrop.version import VERSION as __version__
 if TYPE_CHECKING:
     from raindrop.estimators import Classifier, Forecaster, Imputer, MultiLabelClassifier, Regressor, load
     from raindrop.estimators.auto import auto
-    from raindrop.graphs import InformedGraph, SensorGraph, SensorGraphs, sensor_graph
+    from raindrop.graphs import (
+        ClassGraphs,
+        InformedGraph,
+        SensorGraph,
+        SensorGraphs,
+        class_graphs,
+        sensor_graph,
+    )
     from raindrop.table import EventTable, Readings, grid
     from raindrop.tasks.predictions import Predictions
     from raindrop.tasks.threshold import CostRatio, Sensitivity
 
 __all__ = [
+    "ClassGraphs",
     "Classifier",
     "ConfigError",
     "CostRatio",
@@ -36,6 +44,7 @@ __all__ = [
     "SensorGraphs",
     "__version__",
     "auto",
+    "class_graphs",
     "grid",
     "load",
     "sensor_graph",
@@ -44,6 +53,7 @@ __all__ = [
 # Imported when first asked for: torch takes seconds, and a table or `raindrop --help` does not need it.
 _MODULES = {
     "auto": "raindrop.estimators.auto",
+    "ClassGraphs": "raindrop.graphs",
     "Classifier": "raindrop.estimators",
     "CostRatio": "raindrop.tasks.threshold",
     "EventTable": "raindrop.table",
@@ -57,6 +67,7 @@ _MODULES = {
     "SensorGraph": "raindrop.graphs",
     "SensorGraphs": "raindrop.graphs",
     "Sensitivity": "raindrop.tasks.threshold",
+    "class_graphs": "raindrop.graphs",
     "grid": "raindrop.table",
     "load": "raindrop.estimators",
     "sensor_graph": "raindrop.graphs",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from raindrop.batch.gaps import Gaps
 from raindrop.errors import ConfigError, DataError
+from raindrop.estimators.class_graphs import class_graphs
 from raindrop.estimators.inputs import require_table
 from raindrop.estimators.readings import ReadingsEstimator
 from raindrop.estimators.sender_graphs import SenderEffects, sender_effects
+from raindrop.graphs.class_differences import ClassGraphs
 from raindrop.graphs.graph import SensorGraphs
 from raindrop.table.event_table import EventTable
 from raindrop.table.frames import require_columns
@@ -87,6 +89,23 @@ class Forecaster(ReadingsEstimator):
         cutoffs = self.cutoffs(table) if self.cutoff is not None else spans(table)[1] - horizon
         visible, truth = hold_out_future(table, cutoffs, horizon)
         return sender_effects(self, visible, truth, seed)
+
+    def class_graphs(
+        self,
+        X: EventTable,
+        *,
+        other_seeds: Sequence[Forecaster] = (),
+        q: float = 0.05,
+        permutations: int | None = None,
+        seed: int = 0,
+    ) -> ClassGraphs:
+        """The graph of each class of a labelled table, and how they differ: edges with a q-value of at most `q`.
+
+        Labels were never seen in training; they are permuted over samples, or over whole groups where the table has
+        them. other_seeds: forecasters of other seeds; an edge that does not recur in each of them is left out.
+        """
+        models = (self, *other_seeds)
+        return class_graphs(models, X, q=q, permutations=permutations, seed=seed)
 
     def _answerable(self, table: EventTable, every: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         cutoff = self.cutoffs(table)

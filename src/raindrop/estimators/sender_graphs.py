@@ -17,8 +17,9 @@ from raindrop.batch.windows import Windows
 from raindrop.errors import ConfigError
 from raindrop.estimators.readings import ReadingsEstimator
 from raindrop.graphs.graph import SensorGraph, SensorGraphs
+from raindrop.graphs.permutation import table_groups
 from raindrop.table.event_table import EventTable
-from raindrop.table.queries import QueryTable
+from raindrop.table.queries import QueryTable, spans
 from raindrop.table.time_columns import SECONDS
 
 MAX_HIDDEN = 20_000  # hidden readings that are predicted
@@ -39,6 +40,9 @@ class SenderEffects:
     error: NDArray[np.float64]  # (q,) absolute
     error_without: NDArray[np.float64]  # (q, u)
     change: NDArray[np.float64]  # (q, u) by how much the predicted value moves without u
+    sample: NDArray[np.int64]  # (ids,) position of the sample in the table
+    start: NDArray[np.float64]  # (ids,) from when the sample, or the window, is asked; in the table's unit
+    group: NDArray[np.int64]  # (samples,) of the table; samples of a group are not independent of each other
 
     def graphs(self) -> SensorGraphs:
         """One graph for each sample, or window of a long sample.
@@ -46,29 +50,49 @@ class SenderEffects:
         The weight of u -> v is by how much v's mean absolute error grows without u's readings, as a share of v's error
         in the whole table; below 0 where u misled. It is 0 where no reading of v was hidden.
         """
-        M, B = len(self.sensors), len(self.ids)
-        scale = self._mean_error()
-        grows = (self.error_without - self.error[:, None]) / scale[self.receiver][:, None]
-        place = self.owner * M + self.receiver
-        number = np.maximum(np.bincount(place, minlength=B * M), 1)
-        weights = np.stack([np.bincount(place, grows[:, u], minlength=B * M) / number for u in range(M)])
-        graphs = weights.reshape(M, B, M).transpose(1, 0, 2).astype(np.float32)  # (sample, u, v)
-        graphs[:, np.arange(M), np.arange(M)] = 0
-        return SensorGraphs(self.sensors, self.ids, graphs, "no reading of these sensors was hidden to be predicted")
+        total, count = self.sums(self.owner, len(self.ids))
+        weights = (total / np.maximum(count, 1)[:, None]).astype(np.float32)
+        return SensorGraphs(self.sensors, self.ids, weights, "no reading of these sensors was hidden to be predicted")
+
+    def sums(self, owner: NDArray[np.int64], number: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(owner, u, v) sum of the growth of v's error without u, as a share; (owner, v) number of hidden readings.
+
+        owner: (q,) what each hidden reading is counted for, below `number`.
+        """
+        M = len(self.sensors)
+        place = owner * M + self.receiver
+        total = np.stack([np.bincount(place, grows, minlength=number * M) for grows in self._growth().T])
+        total = total.reshape(M, number, M).transpose(1, 0, 2)
+        total[:, np.arange(M), np.arange(M)] = 0
+        return total, np.bincount(place, minlength=number * M).reshape(number, M).astype(np.float64)
+
+    def _growth(self) -> NDArray[np.float64]:
+        """(q, u) by how much the error grows without u, as a share of the receiver's error in the whole table."""
+        growth: NDArray[np.float64] = (self.error_without - self.error[:, None]) / self._mean_error()[self.receiver][
+            :, None
+        ]
+        return growth
+
+    def of_samples(self, chosen: NDArray[np.bool_]) -> SenderEffects:
+        """Only the hidden readings of these samples, a mask over those of the table."""
+        kept = chosen[self.sample[self.owner]]
+        arrays = ("owner", "receiver", "error", "error_without", "change")
+        return replace(self, **{name: getattr(self, name)[kept] for name in arrays})
 
     def evidence(self) -> pl.DataFrame:
         """Every pair: sender, receiver, worse, low, high, p, q; smallest p first.
 
-        worse: the growth of v's mean absolute error without u, as a share, with a 95 % interval over samples or
-        windows; p: one-sided, that it does not grow; q: Benjamini-Hochberg over all pairs.
+        worse: the growth of v's mean absolute error without u, as a share, with a 95 % interval over samples (whole
+        groups) or windows; p: one-sided, that it does not grow; q: Benjamini-Hochberg over all pairs.
         """
-        rows, scale = [], self._mean_error()
+        rows, growth = [], self._growth()
+        cluster = self._clusters()
         for v in range(len(self.sensors)):
             of_v = self.receiver == v
             if of_v.sum() < MIN_HIDDEN:
                 continue
-            grows = (self.error_without[of_v] - self.error[of_v, None]) / scale[v]
-            owner = np.unique(self.owner[of_v], return_inverse=True)[1]
+            grows = growth[of_v]
+            owner = np.unique(cluster[of_v], return_inverse=True)[1]
             if owner.max() < 4:  # too few samples to vary: stretches of readings instead
                 owner = np.arange(len(owner)) * MIN_HIDDEN // len(owner)
             count = np.bincount(owner)
@@ -125,6 +149,11 @@ class SenderEffects:
         pair = float(np.mean(strongest)), float(np.mean(random))
         return {"strongest": pair[0], "random": pair[1], "ratio": pair[0] / max(pair[1], 1e-12)}
 
+    def _clusters(self) -> NDArray[np.int64]:
+        """(q,) what varies independently: windows and samples, or whole groups where some have several samples."""
+        grouped = len(np.unique(self.group)) < len(self.group)
+        return self.group[self.sample[self.owner]] if grouped else self.owner
+
     def _mean_error(self) -> NDArray[np.float64]:
         M = len(self.sensors)
         total = np.bincount(self.receiver, self.error, minlength=M)
@@ -152,7 +181,7 @@ def sender_effects(estimator: ReadingsEstimator, visible: EventTable, truth: pl.
         table = queries.table.where(sensor != name)
         part = QueryTable(table, queries.sample[asked], queries.sensor[asked], queries.time[asked])
         without[asked, u] = estimator._quantiles(part)[0][:, middle]
-    ids, owner = _owners(queries, estimator)
+    ids, owner, sample, start = _owners(queries, estimator)
     return SenderEffects(
         sensors,
         ids,
@@ -161,19 +190,23 @@ def sender_effects(estimator: ReadingsEstimator, visible: EventTable, truth: pl.
         np.abs(predicted - scaled),
         np.abs(without - scaled[:, None]),
         np.abs(without - predicted[:, None]),
+        sample,
+        start,
+        table_groups(queries.table),
     )
 
 
-def _owners(queries: QueryTable, estimator: ReadingsEstimator) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-    """Names of samples and of the windows of long samples, and which of them each query belongs to."""
+def _owners(
+    queries: QueryTable, estimator: ReadingsEstimator
+) -> tuple[tuple[str, ...], NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Names of samples and of the windows of long samples; which of them each query belongs to; sample and start."""
     table = replace(queries.table, filled=None).in_unit(estimator.time_unit_)
     windows = Windows.cut(table, estimator._window_interval)
     several = np.bincount(windows.sample, minlength=len(table)) > 1
     factor = SECONDS[queries.table.time_unit] / SECONDS[table.time_unit]
-    names = []
-    for sample, start in zip(windows.sample.tolist(), windows.start.tolist(), strict=True):
-        name = table.ids[sample]
-        names.append(
-            f"{name}, from {max(start, float(table.time[table.start[sample]])):g}" if several[sample] else name
-        )
-    return tuple(names), windows.of(queries.sample, queries.time * factor)
+    start = np.maximum(windows.start, spans(table)[0][windows.sample])
+    names = [
+        f"{table.ids[sample]}, from {time:g}" if several[sample] else table.ids[sample]
+        for sample, time in zip(windows.sample.tolist(), start.tolist(), strict=True)
+    ]
+    return tuple(names), windows.of(queries.sample, queries.time * factor), windows.sample, start / factor

@@ -41,6 +41,7 @@ class Lagged:
     explained: float  # by all senders together
     residual: Floats  # (n,) of the rows, standardised readings minus what the past predicts
     rows: Rows
+    gain_sums: Floats  # (samples, u) the gain summed over the rows of each sample; no rows where not asked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +138,8 @@ class Receiver:
 
     # ---------------------------------------------------------------- the test
 
-    def test(self) -> Lagged:
+    def test(self, *, by_sample: bool = False) -> Lagged:
+        """Every sender; `by_sample` also sums its gains over the rows of each sample."""
         M, v = self.past.num_sensors, self.sensor
         senders = self._screened([u for u in range(M) if u != v])
         parts, latest = zip(*(self.columns_of(u, self.rows) for u in senders), strict=True)
@@ -147,9 +149,15 @@ class Receiver:
         penalty, full, solutions = sums.best(np.ones(len(pair), dtype=bool))
         _, base, own_solutions = sums.best(own)
         gain, error, statistic, lag = (np.full(M, np.nan) for _ in range(4))
+        samples = len(self.past.first)
+        gain_sums = np.zeros((samples if by_sample else 0, M))
+        squares = self._squares(columns, solutions) if by_sample else self.target
         for u in senders:
-            difference = sums.losses(penalty, ~(pair == u).any(1))[0] - full
-            gain[u], error[u], statistic[u] = _summary(difference, base)
+            losses, without = sums.losses(penalty, ~(pair == u).any(1))
+            gain[u], error[u], statistic[u] = _summary(losses - full, base)
+            if by_sample:
+                grows = (self._squares(columns, without) - squares) * len(self.rows) / base.sum()
+                gain_sums[:, u] = np.bincount(self.rows.sample, grows, minlength=samples)
         by_chance = self._dealt_anew(senders, list(parts), list(latest), penalty)
         states = [(v, self.now), *zip(senders, latest, strict=True)][:MAX_PRODUCTS]
         for u in senders:
@@ -158,17 +166,26 @@ class Receiver:
                 lag[u] = self._lag(columns, pair, u, others, penalty)
         residual = self._residual(columns, solutions if full.sum() < base.sum() else own_solutions)
         explained = max(0.0, 1 - float(full.sum() / base.sum()))
-        return Lagged(gain, error, statistic, by_chance, lag, explained, residual, self.rows)
+        return Lagged(gain, error, statistic, by_chance, lag, explained, residual, self.rows, gain_sums)
 
     def _residual(self, columns: Floats, solutions: list[Floats]) -> Floats:
         """(n,) readings minus their prediction out of fold; the readings themselves where that is no better."""
+        residual: Floats = (self.target - self._fitted(columns, solutions)) / self.weight
+        value = self.value - self.value.mean()
+        return residual if ((residual * self.weight) ** 2).sum() < ((value * self.weight) ** 2).sum() else value
+
+    def _fitted(self, columns: Floats, solutions: list[Floats]) -> Floats:
+        """(n,) predictions of the target, out of fold."""
         fitted = np.empty(len(self.target))
         for fold, solution in enumerate(solutions):
             held = self.block % FOLDS == fold
             fitted[held] = columns[held] @ solution
-        residual: Floats = (self.target - fitted) / self.weight
-        value = self.value - self.value.mean()
-        return residual if ((residual * self.weight) ** 2).sum() < ((value * self.weight) ** 2).sum() else value
+        return fitted
+
+    def _squares(self, columns: Floats, solutions: list[Floats]) -> Floats:
+        """(n,) squared errors out of fold."""
+        squares: Floats = (self.target - self._fitted(columns, solutions)) ** 2
+        return squares
 
     def _screened(self, senders: list[int]) -> list[int]:
         """The senders that inform most on their own, strongest first."""

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raindrop.errors import DataError
+from raindrop.table.event_table import EventTable
+from raindrop.table.sample_columns import group_or_own_codes
 
 CHUNK = 500  # permutations per matrix product
 
@@ -20,6 +22,14 @@ def group_codes(groups: ArrayLike | None, number: int) -> NDArray[np.int64]:
     if array.shape != (number,):
         raise DataError(f"There are {number:,} samples, but groups of shape {array.shape}: give one per sample.")
     return np.unique(array.astype(str), return_inverse=True)[1].astype(np.int64)
+
+
+def table_groups(table: EventTable) -> NDArray[np.int64]:
+    """(samples,) the same for the group column of a table; a sample without a group is one of its own."""
+    if table.roles.group is None:
+        return np.arange(len(table))
+    codes = group_or_own_codes(table.samples[table.roles.group])
+    return np.unique(codes, return_inverse=True)[1].astype(np.int64)
 
 
 def permuted_masks(
