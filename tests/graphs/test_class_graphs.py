@@ -22,7 +22,7 @@ def some_effects(samples: int = 80, seed: int = 5) -> Effects:
     return Effects(SENSORS, total, count)
 
 
-def with_edge(effects: Effects, mask: np.ndarray, size: float = 1.0) -> Effects:
+def with_edge(effects: Effects, mask: np.ndarray, size: float = 2.0) -> Effects:
     effects.total[mask, 0, 1] += size * effects.count[mask, 1]
     return effects
 
@@ -101,7 +101,7 @@ def test_an_edge_that_does_not_recur_with_another_seed_is_not_shown():
 
 def test_of_three_classes_each_is_compared_with_the_others():
     labels = np.array(["x", "y", "z"])[np.arange(90) % 3]
-    result = compared(with_edge(some_effects(90), labels == "y", 1.5), labels=labels)
+    result = compared(with_edge(some_effects(90), labels == "y"), labels=labels)
     assert set(result.differences) == {"x", "y", "z"}
     assert result.differences["y"]["a", "b"] > 1
     with pytest.raises(rd.ConfigError, match="3 classes"):

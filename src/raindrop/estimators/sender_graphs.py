@@ -6,7 +6,8 @@ without its readings. The estimator is not fitted again. Works with every model 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
@@ -22,8 +23,39 @@ from raindrop.table.event_table import EventTable
 from raindrop.table.queries import QueryTable, spans
 from raindrop.table.time_columns import SECONDS
 
+Progress = Callable[[int, int], None]
 MAX_HIDDEN = 20_000  # hidden readings that are predicted
 MIN_HIDDEN = 10  # of a receiver, to test its senders
+
+
+@dataclass(frozen=True, eq=False)
+class SenderGraph(SensorGraph):
+    """Whom a fitted model needs to predict whom: the weight of u -> v is by how much v's error grows without u."""
+
+    evidence: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """Every pair: the columns of `SenderEffects.evidence`, and `recurs`: the share of the models with other seeds that
+    have the edge too (null without any)."""
+    q: float = 0.05
+    """The largest q-value of an edge."""
+    num_other_seeds: int = 0
+
+    def edge_evidence(self) -> pl.DataFrame:
+        """The evidence of the edges of this graph, strongest edge first."""
+        edges = self.edges().select("sender", "receiver")
+        return edges.join(self.evidence, on=["sender", "receiver"], how="inner", maintain_order="left")
+
+    def describe_stability(self) -> str:
+        """Whether models with other seeds have the same edges, in a sentence."""
+        if not self.num_other_seeds:
+            return (
+                "Not compared with models of other seeds, so an edge may be an accident of this one. "
+                "Train again with another seed and give both."
+            )
+        found = self.evidence.filter(pl.col("q") <= self.q)
+        lost = int((found["recurs"] < 1).sum())
+        others = "1 model" if self.num_other_seeds == 1 else f"{self.num_other_seeds} models"
+        end = "; the rest are not shown as edges." if lost else "."
+        return f"Compared with {others} of other seeds: {len(found) - lost} of {len(found)} edges recur in each{end}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +93,8 @@ class SenderEffects:
         """
         M = len(self.sensors)
         place = owner * M + self.receiver
-        total = np.stack([np.bincount(place, grows, minlength=number * M) for grows in self._growth().T])
-        total = total.reshape(M, number, M).transpose(1, 0, 2)
+        sums = [np.bincount(place, grows, minlength=number * M) for grows in self._growth().T]
+        total = np.stack(sums).astype(np.float64).reshape(M, number, M).transpose(1, 0, 2)
         total[:, np.arange(M), np.arange(M)] = 0
         return total, np.bincount(place, minlength=number * M).reshape(number, M).astype(np.float64)
 
@@ -111,16 +143,55 @@ class SenderEffects:
         q = stats.false_discovery_control(frame["p"].to_numpy()) if len(frame) else np.zeros(0)
         return frame.with_columns(q=pl.Series(q, dtype=pl.Float64)).sort("p", "worse", descending=[False, True])
 
-    def graph(self, q: float = 0.05) -> SensorGraph:
-        """One graph of the whole table: the pairs whose q-value is at most `q`, weighted by `worse`."""
+    def graph(self, q: float = 0.05, *, other_seeds: Sequence[SenderEffects] = ()) -> SenderGraph:
+        """One graph of the whole table: the pairs whose q-value is at most `q`, weighted by `worse`.
+
+        other_seeds: effects of models with other seeds; an edge that one of them does not have is left out.
+        """
         evidence = self.evidence()
-        found = evidence.filter(pl.col("q") <= q)
+        keys = ["sender", "receiver"]
+        recurs = np.zeros(len(evidence))
+        for other in other_seeds:
+            found = other.evidence().filter(pl.col("q") <= q).select(*keys, found=pl.lit(1.0))
+            recurs += (
+                evidence.join(found, on=keys, how="left", maintain_order="left")["found"].fill_null(0.0).to_numpy()
+            )
+        shares = pl.Series(recurs / max(len(other_seeds), 1)) if other_seeds else pl.lit(None, dtype=pl.Float64)
+        evidence = evidence.with_columns(recurs=shares)
+        small = evidence.filter(pl.col("q") <= q)
+        kept = small.filter(pl.col("recurs").fill_null(1.0) == 1)
         position = {name: at for at, name in enumerate(self.sensors)}
         weights = np.zeros((len(self.sensors),) * 2, dtype=np.float32)
-        for sender, receiver, worse in found.select("sender", "receiver", "worse").iter_rows():
+        for sender, receiver, worse in kept.select(*keys, "worse").iter_rows():
             weights[position[sender], position[receiver]] = worse
         reason = f"none of {len(evidence):,} pairs has a q-value up to {q:g}: this model predicts as well without them"
-        return SensorGraph(self.sensors, weights, "senders of the fitted model", reason)
+        if len(small):
+            reason = f"none of the {len(small)} edges with a q-value up to {q:g} recurs with every other seed"
+        elif len(self.sensors) < 2:
+            reason = "there is only one sensor"
+        elif not len(evidence):
+            reason = f"no sensor has {MIN_HIDDEN} hidden readings; use a table with more of them"
+        name = "senders of the fitted model"
+        return SenderGraph(self.sensors, weights, name, reason, evidence, q, len(other_seeds))
+
+    def stretches(self, most: int = 48) -> list[tuple[str, NDArray[np.bool_]]]:
+        """Stretches of time of long samples, in order: a title, and (ids,) a mask of their windows.
+
+        Neighbouring windows are joined where there are more than `most`. Empty where no sample has several windows.
+        """
+        several = np.bincount(self.sample)[self.sample] > 1
+        long = np.flatnonzero(several)
+        if not len(long):
+            return []
+        size = -(-len(long) // most)
+        found = []
+        for sample in np.unique(self.sample[long]):
+            windows = long[self.sample[long] == sample]
+            for at in range(0, len(windows), size):
+                mask = np.zeros(len(self.ids), dtype=bool)
+                mask[windows[at : at + size]] = True
+                found.append((self.ids[windows[at]], mask))
+        return found
 
     def faithfulness(self, *, seed: int = 0) -> dict[str, float]:
         """Does cutting strong edges move predicted values more than cutting random ones?
@@ -160,12 +231,24 @@ class SenderEffects:
         return np.maximum(total / np.maximum(np.bincount(self.receiver, minlength=M), 1), 1e-12)
 
 
-def sender_effects(estimator: ReadingsEstimator, visible: EventTable, truth: pl.DataFrame, seed: int) -> SenderEffects:
-    """Predict hidden readings from the visible ones, with all sensors and without each of them."""
+def sender_effects(
+    estimator: ReadingsEstimator,
+    visible: EventTable,
+    truth: pl.DataFrame,
+    seed: int,
+    *,
+    max_hidden: int = MAX_HIDDEN,
+    progress: Progress | None = None,
+) -> SenderEffects:
+    """Predict hidden readings from the visible ones, with all sensors and without each of them.
+
+    Of more than `max_hidden` readings, so many are drawn. progress: called with the number of sensors that are done,
+    and of all.
+    """
     known = [name for name, there in zip(estimator.scaler_.sensors, estimator.scaler_.observed, strict=True) if there]
     truth = truth.filter(pl.col("sensor").is_in(known))
-    if len(truth) > MAX_HIDDEN:
-        chosen = np.sort(np.random.default_rng(seed).choice(len(truth), MAX_HIDDEN, replace=False))
+    if len(truth) > max_hidden:
+        chosen = np.sort(np.random.default_rng(seed).choice(len(truth), max_hidden, replace=False))
         truth = truth[chosen]
     queries, value, answers, _ = estimator._answers_to(visible, truth)
     codes, middle = estimator._codes(queries), len(estimator.task_.levels) // 2
@@ -175,6 +258,8 @@ def sender_effects(estimator: ReadingsEstimator, visible: EventTable, truth: pl.
     without = np.tile(predicted[:, None], (1, len(sensors)))
     sensor = np.array(queries.table.sensors)[np.asarray(queries.table.sensor[queries.table.rows()])]
     for u, name in enumerate(sensors):
+        if progress is not None:
+            progress(u + 1, len(sensors))
         asked = np.flatnonzero(codes != u)
         if not (sensor == name).any() or not len(asked):
             continue

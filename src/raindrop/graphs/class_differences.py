@@ -201,7 +201,7 @@ def _tests(
             left = left[as_large[left] < ENOUGH]
     p = np.where(constant, 1.0, (1 + as_large) / (1 + done))
     names = pl.Series(effects.sensors, dtype=pl.String)
-    columns = [pl.repeat(label, len(u), dtype=pl.String, eager=True), names.gather(u), names.gather(v)]
+    columns: list[Any] = [pl.repeat(label, len(u), dtype=pl.String, eager=True), names.gather(u), names.gather(v)]
     columns += [mean[0] - others[0], mean[0], others[0], p, np.ones(len(u))]
     return pl.DataFrame(dict(zip(EVIDENCE, columns, strict=True)), schema=EVIDENCE)
 

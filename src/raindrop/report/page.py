@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
-from importlib.resources import files
 from typing import Any
 
 import networkx as nx
@@ -19,6 +18,7 @@ from raindrop.graphs.graph import SensorGraphs
 from raindrop.report.cases import Case
 from raindrop.report.charts import PALETTE, all_charts
 from raindrop.report.content import HIDDEN_SHARES, Report
+from raindrop.report.graph_picture import asset, short_names
 from raindrop.report.graph_views import GraphView
 from raindrop.report.numbers import digits, percent_text, static_text
 from raindrop.report.tasks import TaskView
@@ -50,11 +50,10 @@ def render(template: str, data: Any, charts: Any, scripts: Sequence[str], **valu
     environment = Environment(
         loader=PackageLoader("raindrop", "report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    here = files("raindrop.report")
-    script = _element_text("\n".join(here.joinpath(name).read_text(encoding="utf-8") for name in scripts))
+    script = "\n".join(map(asset, scripts))
     bokeh = _element_text("\n".join(Resources(mode="inline", components=["bokeh"]).js_raw))
     return environment.get_template(template).render(
-        style=here.joinpath("page.css").read_text(encoding="utf-8"),
+        style=asset("page.css") + asset("graph.css"),
         script=script,
         bokeh=bokeh,
         script_hashes=" ".join(map(_policy_hash, (bokeh, script))),
@@ -89,7 +88,7 @@ def page_data(report: Report) -> dict[str, Any]:
     counts = np.bincount(view.group_codes(report.truth), minlength=len(view.groups))
     return {
         "sensors": report.sensors,
-        "short": shortened(report.sensors),
+        "short": short_names(report.sensors, 16),
         "groups": list(view.groups),
         "main_group": view.main_group,
         "effect_note": view.effect_note,
@@ -162,10 +161,3 @@ def circle(sensors: tuple[str, ...]) -> NDArray[np.float64]:
     layout = nx.circular_layout(range(len(sensors)), scale=1.0)
     at = np.array([layout[code] for code in range(len(sensors))]).reshape(-1, 2)
     return at[:, ::-1] if len(sensors) > 1 else np.zeros((len(sensors), 2))
-
-
-def shortened(sensors: tuple[str, ...], length: int = 16) -> list[str]:
-    """Names for charts: long ones lose their middle, and a number is added where two would be the same."""
-    end = length // 2 - 1
-    short = [name if len(name) <= length else f"{name[: length - end - 1]}…{name[-end:]}" for name in sensors]
-    return [name if short.count(name) == 1 else f"{name} {at + 1}" for at, name in enumerate(short)]
