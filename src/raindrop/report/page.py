@@ -112,6 +112,10 @@ def _graph_view(view: GraphView, report: Report) -> dict[str, Any]:
         "evidence": view.evidence,
         "warnings": view.warnings,
         "q": {code: digits(q.ravel(), 2) for code, q in view.q.items()},
+        "recurs": {
+            name: {code: mask.ravel().astype(int).tolist() for code, mask in by_class.items()}
+            for name, by_class in view.recurs.items()
+        },
         "means": {code: digits(graph.weights.ravel(), 3) for code, graph in view.means.items()},
         "samples": None if graphs is None else [strongest(graphs, at) for at in report.case_positions],
         "empty_samples": [] if graphs is None else [_empty_sample(graphs, at) for at in report.case_positions],
