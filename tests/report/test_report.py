@@ -14,8 +14,11 @@ from sklearn.metrics import average_precision_score, roc_curve
 
 from raindrop import Classifier, ConfigError, DataError, EventTable
 from raindrop.cli.app import main
+from raindrop.graphs.evidence import stability
+from raindrop.graphs.graph import SensorGraphs
 from raindrop.report import report_on
 from raindrop.report.cases import choose, thinned
+from raindrop.report.graph_views import recurring
 from raindrop.report.page import page
 from raindrop.report.tasks.classification import ClassView
 from raindrop.table.hide import hide_random_sensors, hide_sensors
