@@ -19,6 +19,7 @@ from raindrop.graphs.lagged import BLOCKS, MIN_ROWS, Lagged, Receiver
 from raindrop.graphs.past import Floats, Past
 from raindrop.graphs.permutation import table_groups
 from raindrop.graphs.same_time import SameTime, same_time
+from raindrop.hardware import limit_threads
 from raindrop.table.event_table import EventTable
 
 MIN_EXPLAINED = 0.1  # where others explain less of a receiver, weights are shares of this instead
@@ -99,7 +100,13 @@ def sensor_graph(
     for what an edge says, and docs/graphs.md for how it is computed. progress: called with the number of receivers
     that are done, and of all.
     """
-    table = checked_table(table, q)
+    with limit_threads(None):  # the matrices are small: threads would wait for one another
+        return _sensor_graph(checked_table(table, q), q, seed, name, progress)
+
+
+def _sensor_graph(
+    table: EventTable, q: float, seed: int, name: str, progress: Callable[[int, int], None] | None
+) -> InformedGraph:
     past, group = Past.of(table), table_groups(table)
     found: list[Lagged | None] = []
     for v in range(len(table.sensors)):

@@ -13,6 +13,7 @@ from raindrop.graphs.informed import checked_table, sensor_graph
 from raindrop.graphs.lagged import Receiver
 from raindrop.graphs.past import Past
 from raindrop.graphs.permutation import table_groups
+from raindrop.hardware import limit_threads
 from raindrop.table.event_table import EventTable
 
 
@@ -49,11 +50,12 @@ def class_graphs(
     total = np.zeros((len(table), M, M), dtype=np.float32)
     count = np.zeros((len(table), M), dtype=np.float32)
     for v in range(M):
-        receiver = Receiver(past, v, group, np.random.default_rng([seed, v]))
-        if receiver.testable:
-            found = receiver.test(by_sample=True)
-            total[:, :, v] = found.gain_sums
-            count[:, v] = np.bincount(found.rows.sample, minlength=len(table))
+        with limit_threads(None):
+            receiver = Receiver(past, v, group, np.random.default_rng([seed, v]))
+            if receiver.testable:
+                found = receiver.test(by_sample=True)
+                total[:, :, v] = found.gain_sums
+                count[:, v] = np.bincount(found.rows.sample, minlength=len(table))
         if progress is not None:
             progress(v + 1, steps)
     graphs: dict[object, SensorGraph] = {}
@@ -61,4 +63,5 @@ def class_graphs(
         part = None if progress is None else lambda done, _, before=at * M: progress(before + done, steps)
         graphs[label.item()] = sensor_graph(table[labels == label], q=q, seed=seed, name=str(label), progress=part)
     effects = [Effects(table.sensors, total, count)]
-    return compare_classes(effects, graphs, labels, group, q=q, permutations=permutations, seed=seed)
+    with limit_threads(None):
+        return compare_classes(effects, graphs, labels, group, q=q, permutations=permutations, seed=seed)

@@ -8,6 +8,7 @@ summed over about thirty blocks of rows: stretches of time, or groups of samples
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -60,7 +61,7 @@ class Receiver:
         by_fold = np.argsort(block % FOLDS, kind="stable")  # so that a fold is a slice
         order, self.block = order[by_fold], block[by_fold]
         bounds = np.searchsorted(self.block % FOLDS, np.arange(FOLDS + 1))
-        self.folds = [slice(start, stop) for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
+        self.folds = [slice(start, stop) for start, stop in itertools.pairwise(bounds.tolist())]
         self.rows, self.value = Rows(self.rows.sample[order], self.rows.time[order]), self.value[order]
         self.age = past.age(sensor, self.rows) / past.interval
         own = past.values(sensor, self.rows)

@@ -106,7 +106,7 @@ class Past:
         step, first, size, grid = self._grid
         position = np.floor((rows.time - self.first[rows.sample]) / step).astype(np.int64)
         for lag in LAGS:
-            at = np.clip(position - int(round(lag * self.interval / step)), 0, size[rows.sample] - 1)
+            at = np.clip(position - round(lag * self.interval / step), 0, size[rows.sample] - 1)
             yield grid[first[rows.sample] + at]
 
     @cached_property

@@ -15,7 +15,8 @@ from raindrop.graphs.graph import SensorGraph
 from raindrop.report.graph_frames import class_picture, graph_picture, with_places
 from raindrop.report.graph_picture import Picture, asset, picture_html
 
-STYLE = """*{box-sizing:border-box}body{font:15px/1.5 system-ui,sans-serif;color:#1a2433;max-width:62rem;margin:2rem auto;padding:0 1rem}
+STYLE = """*{box-sizing:border-box}
+body{font:15px/1.5 system-ui,sans-serif;color:#1a2433;max-width:62rem;margin:2rem auto;padding:0 1rem}
 h1{font-size:1.5rem;overflow-wrap:anywhere}h3{font-size:1.05rem}.note{color:#52606d}
 select,input,button{font:inherit;padding:5px 8px;max-width:100%}input[type=range]{width:100%}
 :focus-visible{outline:3px solid #2f81c4;outline-offset:2px}
