@@ -9,13 +9,21 @@ from raindrop.version import VERSION as __version__
 if TYPE_CHECKING:
     from raindrop.estimators import Classifier, Forecaster, Imputer, MultiLabelClassifier, Regressor, load
     from raindrop.estimators.auto import auto
-    from raindrop.graphs import InformedGraph, SensorGraph, SensorGraphs, sensor_graph
+    from raindrop.graphs import (
+        ClassGraphs,
+        InformedGraph,
+        SensorGraph,
+        SensorGraphs,
+        class_graphs,
+        sensor_graph,
+    )
     from raindrop.serve import Stream
     from raindrop.table import EventTable, Readings, grid
     from raindrop.tasks.predictions import Predictions
     from raindrop.tasks.threshold import CostRatio, Sensitivity
 
 __all__ = [
+    "ClassGraphs",
     "Classifier",
     "ConfigError",
     "CostRatio",
@@ -38,6 +46,7 @@ __all__ = [
     "Stream",
     "__version__",
     "auto",
+    "class_graphs",
     "grid",
     "load",
     "sensor_graph",
@@ -46,6 +55,7 @@ __all__ = [
 # Imported when first asked for: torch takes seconds, and a table or `raindrop --help` does not need it.
 _MODULES = {
     "auto": "raindrop.estimators.auto",
+    "ClassGraphs": "raindrop.graphs",
     "Classifier": "raindrop.estimators",
     "CostRatio": "raindrop.tasks.threshold",
     "EventTable": "raindrop.table",
@@ -60,6 +70,7 @@ _MODULES = {
     "SensorGraphs": "raindrop.graphs",
     "Sensitivity": "raindrop.tasks.threshold",
     "Stream": "raindrop.serve",
+    "class_graphs": "raindrop.graphs",
     "grid": "raindrop.table",
     "load": "raindrop.estimators",
     "sensor_graph": "raindrop.graphs",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
+from class_plants import one_class_edge
 from closeness import assert_close
 from followers import LEARNING, SMALL, followers
 
@@ -42,6 +45,9 @@ def by_hand(receiver: list[int], error: list[float], without: list[list[float]],
         np.array(error),
         np.array(without),
         np.abs(np.array(without) - np.array(error)[:, None]),
+        np.arange(number),
+        np.zeros(number),
+        np.arange(number),
     )
 
 
@@ -69,6 +75,64 @@ def test_evidence_separates_a_sender_that_helps_from_one_that_does_not():
     assert first["low"] < first["worse"] < first["high"]
     assert effects.graph()["b", "a"] == 0
     assert effects.graph()["a", "b"] > 0
+
+
+def test_an_edge_that_another_seed_does_not_have_is_left_out():
+    rng = np.random.default_rng(0)
+    error, receiver = rng.uniform(0.5, 1.5, 400), np.arange(400) % 2
+
+    def effects(u: float, v: float) -> SenderEffects:
+        grows = np.stack([u * (receiver == 1), v * (receiver == 0)], axis=1) + rng.normal(0, 0.1, (400, 2))
+        owner = (np.arange(400) // 20).tolist()
+        return by_hand(receiver.tolist(), error.tolist(), (error[:, None] + grows).tolist(), owner)
+
+    both = effects(0.5, 0.5)
+    assert len(both.graph().edges()) == 2
+    assert "Train again with another seed" in both.graph().describe_stability()
+    stable = both.graph(other_seeds=[effects(0.5, 0.0), effects(0.5, 0.5)])
+    assert stable.edges().select("sender", "receiver").rows() == [("a", "b")]
+    assert "2 models of other seeds: 1 of 2 edges recur" in stable.describe_stability()
+    assert stable.edge_evidence()["recurs"].to_list() == [1.0]
+    none = both.graph(other_seeds=[effects(0.0, 0.0)])
+    assert "none of the 2 edges" in none.describe_empty()
+
+
+def test_samples_of_a_group_count_as_one_in_the_interval():
+    rng = np.random.default_rng(0)
+    person = np.repeat(np.arange(6), 10)
+    grows = np.repeat(rng.normal(0.3, 0.4, 6), 10)
+    alone = by_hand([1] * 60, [1.0] * 60, np.stack([1 + grows, np.ones(60)], axis=1).tolist(), list(range(60)))
+    together = replace(alone, group=person)
+    width = [each.evidence()["high"][0] - each.evidence()["low"][0] for each in (alone, together)]
+    assert width[1] > 2 * width[0]
+
+
+def test_a_long_series_has_stretches_in_order_of_time(imputer):
+    effects = imputer.sender_effects(followers(1, hours=600, seed=2))
+    stretches = effects.stretches()
+    assert len(stretches) == len(effects.ids) > 1
+    assert effects.start.tolist() == sorted(effects.start)
+    assert len(effects.stretches(most=2)) == 2
+    assert sum(mask.sum() for _, mask in effects.stretches(most=2)) == len(effects.ids)
+    assert imputer.sender_effects(followers(3, seed=2)).stretches() == []
+
+
+@pytest.mark.slow
+def test_an_edge_of_one_class_is_found_by_a_model_that_never_saw_labels():
+    """What one sensor says about the other holds both ways, so an imputer has the pair in both directions."""
+    table = one_class_edge(60, 30, lag=0, noise=0.1, walk=True)
+    classes = Imputer(config=LEARNING | {"train.epochs": 25}).fit(table).class_graphs(table, share=0.2)
+    first = classes.evidence.head(2)
+    assert {frozenset(pair) for pair in first.select("sender", "receiver").rows()} == {frozenset(("drive", "follows"))}
+    assert (first["q"] < 0.05).any()
+    assert (first["difference"] > 0).all()
+    assert (classes.evidence["q"][2:] > 0.05).all()
+    assert classes.graphs["on"]["drive", "follows"] > 0
+
+
+def test_class_graphs_need_labels(imputer):
+    with pytest.raises(DataError, match="has no label"):
+        imputer.class_graphs(followers(5, seed=1))
 
 
 def test_every_sample_has_a_graph_and_a_long_series_one_for_each_window(imputer):

@@ -11,6 +11,7 @@ from scipy import stats
 from raindrop.errors import ConfigError, DataError
 from raindrop.graphs.evidence import bootstrap, difference_test, stability
 from raindrop.graphs.graph import SensorGraph, SensorGraphs
+from raindrop.graphs.permutation import permuted_masks
 
 SENSORS = ("a", "b", "c", "d")
 
@@ -88,6 +89,34 @@ def test_q_is_the_smallest_false_discovery_rate_at_which_an_edge_is_accepted():
 def test_one_sensor_has_no_edge_to_test():
     alone = SensorGraphs(("a",), list("uvw"), np.ones((3, 1, 1), dtype=np.float32))
     assert difference_test(alone, np.array([True, False, False])).is_empty()
+
+
+def test_samples_of_a_group_are_permuted_together():
+    """Ten people with ten samples each that are alike: as if there were ten samples."""
+    people = np.repeat(np.arange(10), 10)
+    level = np.random.default_rng(3).normal(size=(10, 4, 4)).astype(np.float32)
+    graphs = SensorGraphs(SENSORS, [str(at) for at in range(100)], level[people])
+    mask = people < 4
+    together = difference_test(graphs, mask, groups=[f"person {at}" for at in people], permutations=4000)
+    once = difference_test(SensorGraphs(SENSORS, list("abcdefghij"), level), np.arange(10) < 4, permutations=4000)
+    for name, other in (("a", "b"), ("c", "a"), ("d", "c")):
+        assert row(together, name, other)["p"] == pytest.approx(row(once, name, other)["p"], abs=0.04)
+    assert together["p"].min() > 10 * difference_test(graphs, mask, permutations=4000)["p"].min()
+
+
+def test_where_a_group_has_both_labels_they_are_permuted_within_it():
+    people, mask = np.array([0, 0, 0, 1, 1, 1, 2, 3]), np.array([1, 0, 0, 1, 1, 0, 1, 0], dtype=bool)
+    masks = permuted_masks(mask, people, 300, np.random.default_rng(0))
+    assert (masks[:, :3].sum(1) == 1).all()
+    assert (masks[:, 3:6].sum(1) == 2).all()
+    assert (masks[:, 6:].sum(1) == 1).all()
+    assert (masks.mean(0) > 0.2).all()
+    assert (masks.mean(0) < 0.8).all()
+
+
+def test_groups_need_one_entry_per_sample():
+    with pytest.raises(DataError, match="groups of shape"):
+        difference_test(some_graphs(), np.arange(60) < 20, groups=[1, 2])
 
 
 def test_no_permutation_is_refused():

@@ -20,8 +20,9 @@ from raindrop.errors import MissingExtraError
 from raindrop.graphs.graph import SensorGraphs
 from raindrop.report import report_on_run, write_report
 from raindrop.report.cases import MAX_READINGS, Case
+from raindrop.report.graph_picture import short_names
 from raindrop.report.numbers import digits, static_text
-from raindrop.report.page import circle, page, script_json, shortened
+from raindrop.report.page import circle, page, script_json
 from raindrop.report.policy import content_nonce
 
 # ---------------------------------------------------------------- the file
@@ -169,7 +170,7 @@ def test_embedded_json_has_no_characters_that_html_interprets():
 
 def test_long_names_lose_their_middle_and_stay_different():
     names = ("a name that is much too long 1", "a name that is much too long 2", "short", "x" * 30, "x" * 40)
-    short = shortened(names)
+    short = short_names(names, 16)
     assert short[:3] == ["a name t… long 1", "a name t… long 2", "short"]
     assert len(set(short)) == 5
     assert max(map(len, short)) <= 20

@@ -14,8 +14,11 @@ from sklearn.metrics import average_precision_score, roc_curve
 
 from raindrop import Classifier, ConfigError, DataError, EventTable
 from raindrop.cli.app import main
+from raindrop.graphs.evidence import stability
+from raindrop.graphs.graph import SensorGraphs
 from raindrop.report import report_on
 from raindrop.report.cases import choose, thinned
+from raindrop.report.graph_views import recurring
 from raindrop.report.page import page
 from raindrop.report.tasks.classification import ClassView
 from raindrop.table.hide import hide_random_sensors, hide_sensors
@@ -101,6 +104,9 @@ def test_graphs_come_with_evidence(report):
     unstable = [view for view in tested if any("not stable" in answer for _, answer in view.evidence[1])]
     assert unstable  # after one epoch, two models do not have the same graph
     assert all("not stable" in view.warnings[1] for view in unstable)
+    for view in tested:
+        assert set(view.recurs) == {"own", "others", "difference"}
+        assert all(mask.sum() <= 7 for by_class in view.recurs.values() for mask in by_class.values())  # top 7 of 56
 
 
 def test_with_more_classes_each_has_evidence_of_its_own():
@@ -110,6 +116,17 @@ def test_with_more_classes_each_has_evidence_of_its_own():
         question = f"Do other samples give the same difference between '{name}' and the other classes?"
         assert question in dict(views[0].evidence[code])
     assert set(views[0].q) == set(views[0].warnings) == {0, 1, 2}
+    assert all("Not compared with other seeds" in text for text in views[0].warnings.values())
+    assert views[0].recurs == {}
+
+
+def test_an_edge_recurs_where_it_is_among_the_strongest_with_every_seed():
+    weights = np.zeros((2, 4, 4), dtype=np.float32)
+    weights[:, 0, 1] = 1  # the strongest of both
+    weights[0, 2, 3], weights[1, 3, 2] = 0.5, 2.0
+    first, other = (SensorGraphs(tuple("abcd"), ["x"], weights[at : at + 1]) for at in (0, 1))
+    result = stability([first.mean(), other.mean()], top=2)
+    assert np.argwhere(recurring(result, tuple("abcd"))).tolist() == [[0, 1]]
 
 
 # ---------------------------------------------------------------- the positive class

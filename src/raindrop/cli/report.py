@@ -99,6 +99,7 @@ def report(
     out: Path | None = None,
     part: Literal["auto", "all", "train", "val", "test"] = "auto",
     cases: int = 24,
+    seeds: Folders = (),
     unknown_sensors: Literal["error", "ignore"] = "error",
     seed: int = 0,
     require_signature: Path | None = None,
@@ -115,6 +116,8 @@ def report(
         out: the page; report.html in the run's folder where not given. Must not exist yet.
         part: which samples; auto takes the test samples of the run's own split where the table has them, else all.
         cases: how many gaps or forecasts can be selected on the page.
+        seeds: runs of the same imputer or forecaster with other seeds; edges of the sensor graph that do not recur in
+            each of them are not shown.
         unknown_sensors: readings of sensors that training never saw are an error, or ignored.
         seed: of what is hidden and of the choice of cases.
         require_signature: file with a key; a run that was not signed with it (`raindrop sign`) is refused.
@@ -127,6 +130,8 @@ def report(
     estimator = load(run, key=require_signature).set_params(unknown_sensors=unknown_sensors)
     check_report_path(path)
     name = run.resolve().name
+    if seeds and (data is None or not isinstance(estimator, ReadingsEstimator)):
+        raise ConfigError("--seeds compares the sensor graphs of imputers or forecasters on data; leave it out here.")
     if isinstance(estimator, ReadingsEstimator):
         if data is None:
             write_report(report_on_readings(estimator, title=name), path)
@@ -137,7 +142,13 @@ def report(
             notes = {"Samples": _which_samples(estimator, part, len(table) - len(chosen)), **_conversion_notes(data)}
             with console.status("hiding readings and filling gaps ..."):
                 content = report_on_readings(
-                    estimator, chosen, notes=notes, cases=cases, seed=seed, title=f"{name} on {data.resolve().name}"
+                    estimator,
+                    chosen,
+                    other_seeds=_other_seeds(seeds, estimator, require_signature),
+                    notes=notes,
+                    cases=cases,
+                    seed=seed,
+                    title=f"{name} on {data.resolve().name}",
                 )
             write_report(content, path)
             more = "open it in any browser"
@@ -152,6 +163,12 @@ def report(
         more = f"for metrics, graphs and samples: raindrop explain {run} DATA --out {path.name}"
     console.print(f"wrote the report to {escape(str(path))}")
     console.print(escape(more))
+
+
+def _other_seeds(runs: tuple[Path, ...], estimator: Any, key: Path | None) -> list[Any]:
+    """The models of other runs; an error where one is of another kind."""
+    kind: Literal["imputer", "forecaster"] = "forecaster" if type(estimator).__name__ == "Forecaster" else "imputer"
+    return [load_run(each, kind, key=key).set_params(unknown_sensors=estimator.unknown_sensors) for each in runs]
 
 
 def _which_samples(estimator: Any, part: str, left_out: int) -> str:

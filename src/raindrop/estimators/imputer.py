@@ -9,9 +9,11 @@ import numpy as np
 import polars as pl
 
 from raindrop.errors import ConfigError
+from raindrop.estimators.class_graphs import class_graphs
 from raindrop.estimators.inputs import require_table
 from raindrop.estimators.readings import ReadingsEstimator
-from raindrop.estimators.sender_graphs import SenderEffects, sender_effects
+from raindrop.estimators.sender_graphs import MAX_HIDDEN, Progress, SenderEffects, sender_effects
+from raindrop.graphs.class_differences import ClassGraphs
 from raindrop.graphs.graph import SensorGraphs
 from raindrop.table.event_table import EventTable
 from raindrop.table.hide import hold_out_blocks
@@ -84,12 +86,43 @@ class Imputer(ReadingsEstimator):
         """
         return self.sender_effects(X, share=share, seed=seed).graphs()
 
-    def sender_effects(self, X: EventTable, *, share: float = 0.1, seed: int = 0) -> SenderEffects:
-        """Errors at readings hidden in blocks, with all sensors and without each of them."""
+    def sender_effects(
+        self,
+        X: EventTable,
+        *,
+        share: float = 0.1,
+        seed: int = 0,
+        max_hidden: int = MAX_HIDDEN,
+        progress: Progress | None = None,
+    ) -> SenderEffects:
+        """Errors at readings hidden in blocks, with all sensors and without each of them.
+
+        At most `max_hidden` readings are predicted. progress: called with the number of sensors that are done, and of
+        all.
+        """
         self._require_fitted()
         table = require_table(X, "sender_effects")
         interval = self._window_interval * SECONDS[self.time_unit_] / SECONDS[table.time_unit]
-        return sender_effects(self, *hold_out_blocks(table, BLOCK * interval, share=share, seed=seed), seed)
+        visible, truth = hold_out_blocks(table, BLOCK * interval, share=share, seed=seed)
+        return sender_effects(self, visible, truth, seed, max_hidden=max_hidden, progress=progress)
+
+    def class_graphs(
+        self,
+        X: EventTable,
+        *,
+        other_seeds: Sequence[Imputer] = (),
+        share: float = 0.1,
+        q: float = 0.05,
+        permutations: int | None = None,
+        seed: int = 0,
+    ) -> ClassGraphs:
+        """The graph of each class of a labelled table, and how they differ: edges with a q-value of at most `q`.
+
+        Labels were never seen in training; they are permuted over samples, or over whole groups where the table has
+        them. other_seeds: imputers trained with other seeds; an edge that does not recur in each of them is left out.
+        """
+        models = (self, *other_seeds)
+        return class_graphs(models, X, q=q, permutations=permutations, seed=seed, share=share)
 
     def _checked(self, queries: QueryTable) -> QueryTable:
         first, last = spans(queries.table)

@@ -6,7 +6,8 @@ without its readings. The estimator is not fitted again. Works with every model 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
@@ -17,12 +18,44 @@ from raindrop.batch.windows import Windows
 from raindrop.errors import ConfigError
 from raindrop.estimators.readings import ReadingsEstimator
 from raindrop.graphs.graph import SensorGraph, SensorGraphs
+from raindrop.graphs.permutation import table_groups
 from raindrop.table.event_table import EventTable
-from raindrop.table.queries import QueryTable
+from raindrop.table.queries import QueryTable, spans
 from raindrop.table.time_columns import SECONDS
 
+Progress = Callable[[int, int], None]
 MAX_HIDDEN = 20_000  # hidden readings that are predicted
 MIN_HIDDEN = 10  # of a receiver, to test its senders
+
+
+@dataclass(frozen=True, eq=False)
+class SenderGraph(SensorGraph):
+    """Whom a fitted model needs to predict whom: the weight of u -> v is by how much v's error grows without u."""
+
+    evidence: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """Every pair: the columns of `SenderEffects.evidence`, and `recurs`: the share of the models with other seeds that
+    have the edge too (null without any)."""
+    q: float = 0.05
+    """The largest q-value of an edge."""
+    num_other_seeds: int = 0
+
+    def edge_evidence(self) -> pl.DataFrame:
+        """The evidence of the edges of this graph, strongest edge first."""
+        edges = self.edges().select("sender", "receiver")
+        return edges.join(self.evidence, on=["sender", "receiver"], how="inner", maintain_order="left")
+
+    def describe_stability(self) -> str:
+        """Whether models with other seeds have the same edges, in a sentence."""
+        if not self.num_other_seeds:
+            return (
+                "Not compared with models of other seeds, so an edge may be an accident of this one. "
+                "Train again with another seed and give both."
+            )
+        found = self.evidence.filter(pl.col("q") <= self.q)
+        lost = int((found["recurs"] < 1).sum())
+        others = "1 model" if self.num_other_seeds == 1 else f"{self.num_other_seeds} models"
+        end = "; the rest are not shown as edges." if lost else "."
+        return f"Compared with {others} of other seeds: {len(found) - lost} of {len(found)} edges recur in each{end}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +72,9 @@ class SenderEffects:
     error: NDArray[np.float64]  # (q,) absolute
     error_without: NDArray[np.float64]  # (q, u)
     change: NDArray[np.float64]  # (q, u) by how much the predicted value moves without u
+    sample: NDArray[np.int64]  # (ids,) position of the sample in the table
+    start: NDArray[np.float64]  # (ids,) from when the sample, or the window, is asked; in the table's unit
+    group: NDArray[np.int64]  # (samples,) of the table; samples of a group are not independent of each other
 
     def graphs(self) -> SensorGraphs:
         """One graph for each sample, or window of a long sample.
@@ -46,29 +82,49 @@ class SenderEffects:
         The weight of u -> v is by how much v's mean absolute error grows without u's readings, as a share of v's error
         in the whole table; below 0 where u misled. It is 0 where no reading of v was hidden.
         """
-        M, B = len(self.sensors), len(self.ids)
-        scale = self._mean_error()
-        grows = (self.error_without - self.error[:, None]) / scale[self.receiver][:, None]
-        place = self.owner * M + self.receiver
-        number = np.maximum(np.bincount(place, minlength=B * M), 1)
-        weights = np.stack([np.bincount(place, grows[:, u], minlength=B * M) / number for u in range(M)])
-        graphs = weights.reshape(M, B, M).transpose(1, 0, 2).astype(np.float32)  # (sample, u, v)
-        graphs[:, np.arange(M), np.arange(M)] = 0
-        return SensorGraphs(self.sensors, self.ids, graphs, "no reading of these sensors was hidden to be predicted")
+        total, count = self.sums(self.owner, len(self.ids))
+        weights = (total / np.maximum(count, 1)[:, None]).astype(np.float32)
+        return SensorGraphs(self.sensors, self.ids, weights, "no reading of these sensors was hidden to be predicted")
+
+    def sums(self, owner: NDArray[np.int64], number: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(owner, u, v) sum of the growth of v's error without u, as a share; (owner, v) number of hidden readings.
+
+        owner: (q,) what each hidden reading is counted for, below `number`.
+        """
+        M = len(self.sensors)
+        place = owner * M + self.receiver
+        sums = [np.bincount(place, grows, minlength=number * M) for grows in self._growth().T]
+        total = np.stack(sums).astype(np.float64).reshape(M, number, M).transpose(1, 0, 2)
+        total[:, np.arange(M), np.arange(M)] = 0
+        return total, np.bincount(place, minlength=number * M).reshape(number, M).astype(np.float64)
+
+    def _growth(self) -> NDArray[np.float64]:
+        """(q, u) by how much the error grows without u, as a share of the receiver's error in the whole table."""
+        growth: NDArray[np.float64] = (self.error_without - self.error[:, None]) / self._mean_error()[self.receiver][
+            :, None
+        ]
+        return growth
+
+    def of_samples(self, chosen: NDArray[np.bool_]) -> SenderEffects:
+        """Only the hidden readings of these samples, a mask over those of the table."""
+        kept = chosen[self.sample[self.owner]]
+        arrays = ("owner", "receiver", "error", "error_without", "change")
+        return replace(self, **{name: getattr(self, name)[kept] for name in arrays})
 
     def evidence(self) -> pl.DataFrame:
         """Every pair: sender, receiver, worse, low, high, p, q; smallest p first.
 
-        worse: the growth of v's mean absolute error without u, as a share, with a 95 % interval over samples or
-        windows; p: one-sided, that it does not grow; q: Benjamini-Hochberg over all pairs.
+        worse: the growth of v's mean absolute error without u, as a share, with a 95 % interval over samples (whole
+        groups) or windows; p: one-sided, that it does not grow; q: Benjamini-Hochberg over all pairs.
         """
-        rows, scale = [], self._mean_error()
+        rows, growth = [], self._growth()
+        cluster = self._clusters()
         for v in range(len(self.sensors)):
             of_v = self.receiver == v
             if of_v.sum() < MIN_HIDDEN:
                 continue
-            grows = (self.error_without[of_v] - self.error[of_v, None]) / scale[v]
-            owner = np.unique(self.owner[of_v], return_inverse=True)[1]
+            grows = growth[of_v]
+            owner = np.unique(cluster[of_v], return_inverse=True)[1]
             if owner.max() < 4:  # too few samples to vary: stretches of readings instead
                 owner = np.arange(len(owner)) * MIN_HIDDEN // len(owner)
             count = np.bincount(owner)
@@ -87,16 +143,55 @@ class SenderEffects:
         q = stats.false_discovery_control(frame["p"].to_numpy()) if len(frame) else np.zeros(0)
         return frame.with_columns(q=pl.Series(q, dtype=pl.Float64)).sort("p", "worse", descending=[False, True])
 
-    def graph(self, q: float = 0.05) -> SensorGraph:
-        """One graph of the whole table: the pairs whose q-value is at most `q`, weighted by `worse`."""
+    def graph(self, q: float = 0.05, *, other_seeds: Sequence[SenderEffects] = ()) -> SenderGraph:
+        """One graph of the whole table: the pairs whose q-value is at most `q`, weighted by `worse`.
+
+        other_seeds: effects of models with other seeds; an edge that one of them does not have is left out.
+        """
         evidence = self.evidence()
-        found = evidence.filter(pl.col("q") <= q)
+        keys = ["sender", "receiver"]
+        recurs = np.zeros(len(evidence))
+        for other in other_seeds:
+            found = other.evidence().filter(pl.col("q") <= q).select(*keys, found=pl.lit(1.0))
+            recurs += (
+                evidence.join(found, on=keys, how="left", maintain_order="left")["found"].fill_null(0.0).to_numpy()
+            )
+        shares = pl.Series(recurs / max(len(other_seeds), 1)) if other_seeds else pl.lit(None, dtype=pl.Float64)
+        evidence = evidence.with_columns(recurs=shares)
+        small = evidence.filter(pl.col("q") <= q)
+        kept = small.filter(pl.col("recurs").fill_null(1.0) == 1)
         position = {name: at for at, name in enumerate(self.sensors)}
         weights = np.zeros((len(self.sensors),) * 2, dtype=np.float32)
-        for sender, receiver, worse in found.select("sender", "receiver", "worse").iter_rows():
+        for sender, receiver, worse in kept.select(*keys, "worse").iter_rows():
             weights[position[sender], position[receiver]] = worse
         reason = f"none of {len(evidence):,} pairs has a q-value up to {q:g}: this model predicts as well without them"
-        return SensorGraph(self.sensors, weights, "senders of the fitted model", reason)
+        if len(small):
+            reason = f"none of the {len(small)} edges with a q-value up to {q:g} recurs with every other seed"
+        elif len(self.sensors) < 2:
+            reason = "there is only one sensor"
+        elif not len(evidence):
+            reason = f"no sensor has {MIN_HIDDEN} hidden readings; use a table with more of them"
+        name = "senders of the fitted model"
+        return SenderGraph(self.sensors, weights, name, reason, evidence, q, len(other_seeds))
+
+    def stretches(self, most: int = 48) -> list[tuple[str, NDArray[np.bool_]]]:
+        """Stretches of time of long samples, in order: a title, and (ids,) a mask of their windows.
+
+        Neighbouring windows are joined where there are more than `most`. Empty where no sample has several windows.
+        """
+        several = np.bincount(self.sample)[self.sample] > 1
+        long = np.flatnonzero(several)
+        if not len(long):
+            return []
+        size = -(-len(long) // most)
+        found = []
+        for sample in np.unique(self.sample[long]):
+            windows = long[self.sample[long] == sample]
+            for at in range(0, len(windows), size):
+                mask = np.zeros(len(self.ids), dtype=bool)
+                mask[windows[at : at + size]] = True
+                found.append((self.ids[windows[at]], mask))
+        return found
 
     def faithfulness(self, *, seed: int = 0) -> dict[str, float]:
         """Does cutting strong edges move predicted values more than cutting random ones?
@@ -125,18 +220,35 @@ class SenderEffects:
         pair = float(np.mean(strongest)), float(np.mean(random))
         return {"strongest": pair[0], "random": pair[1], "ratio": pair[0] / max(pair[1], 1e-12)}
 
+    def _clusters(self) -> NDArray[np.int64]:
+        """(q,) what varies independently: windows and samples, or whole groups where some have several samples."""
+        grouped = len(np.unique(self.group)) < len(self.group)
+        return self.group[self.sample[self.owner]] if grouped else self.owner
+
     def _mean_error(self) -> NDArray[np.float64]:
         M = len(self.sensors)
         total = np.bincount(self.receiver, self.error, minlength=M)
         return np.maximum(total / np.maximum(np.bincount(self.receiver, minlength=M), 1), 1e-12)
 
 
-def sender_effects(estimator: ReadingsEstimator, visible: EventTable, truth: pl.DataFrame, seed: int) -> SenderEffects:
-    """Predict hidden readings from the visible ones, with all sensors and without each of them."""
+def sender_effects(
+    estimator: ReadingsEstimator,
+    visible: EventTable,
+    truth: pl.DataFrame,
+    seed: int,
+    *,
+    max_hidden: int = MAX_HIDDEN,
+    progress: Progress | None = None,
+) -> SenderEffects:
+    """Predict hidden readings from the visible ones, with all sensors and without each of them.
+
+    Of more than `max_hidden` readings, so many are drawn. progress: called with the number of sensors that are done,
+    and of all.
+    """
     known = [name for name, there in zip(estimator.scaler_.sensors, estimator.scaler_.observed, strict=True) if there]
     truth = truth.filter(pl.col("sensor").is_in(known))
-    if len(truth) > MAX_HIDDEN:
-        chosen = np.sort(np.random.default_rng(seed).choice(len(truth), MAX_HIDDEN, replace=False))
+    if len(truth) > max_hidden:
+        chosen = np.sort(np.random.default_rng(seed).choice(len(truth), max_hidden, replace=False))
         truth = truth[chosen]
     queries, value, answers, _ = estimator._answers_to(visible, truth)
     codes, middle = estimator._codes(queries), len(estimator.task_.levels) // 2
@@ -146,13 +258,15 @@ def sender_effects(estimator: ReadingsEstimator, visible: EventTable, truth: pl.
     without = np.tile(predicted[:, None], (1, len(sensors)))
     sensor = np.array(queries.table.sensors)[np.asarray(queries.table.sensor[queries.table.rows()])]
     for u, name in enumerate(sensors):
+        if progress is not None:
+            progress(u + 1, len(sensors))
         asked = np.flatnonzero(codes != u)
         if not (sensor == name).any() or not len(asked):
             continue
         table = queries.table.where(sensor != name)
         part = QueryTable(table, queries.sample[asked], queries.sensor[asked], queries.time[asked])
         without[asked, u] = estimator._quantiles(part)[0][:, middle]
-    ids, owner = _owners(queries, estimator)
+    ids, owner, sample, start = _owners(queries, estimator)
     return SenderEffects(
         sensors,
         ids,
@@ -161,19 +275,23 @@ def sender_effects(estimator: ReadingsEstimator, visible: EventTable, truth: pl.
         np.abs(predicted - scaled),
         np.abs(without - scaled[:, None]),
         np.abs(without - predicted[:, None]),
+        sample,
+        start,
+        table_groups(queries.table),
     )
 
 
-def _owners(queries: QueryTable, estimator: ReadingsEstimator) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-    """Names of samples and of the windows of long samples, and which of them each query belongs to."""
+def _owners(
+    queries: QueryTable, estimator: ReadingsEstimator
+) -> tuple[tuple[str, ...], NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Names of samples and of the windows of long samples; which of them each query belongs to; sample and start."""
     table = replace(queries.table, filled=None).in_unit(estimator.time_unit_)
     windows = Windows.cut(table, estimator._window_interval)
     several = np.bincount(windows.sample, minlength=len(table)) > 1
     factor = SECONDS[queries.table.time_unit] / SECONDS[table.time_unit]
-    names = []
-    for sample, start in zip(windows.sample.tolist(), windows.start.tolist(), strict=True):
-        name = table.ids[sample]
-        names.append(
-            f"{name}, from {max(start, float(table.time[table.start[sample]])):g}" if several[sample] else name
-        )
-    return tuple(names), windows.of(queries.sample, queries.time * factor)
+    start = np.maximum(windows.start, spans(table)[0][windows.sample])
+    names = [
+        f"{table.ids[sample]}, from {time:g}" if several[sample] else table.ids[sample]
+        for sample, time in zip(windows.sample.tolist(), start.tolist(), strict=True)
+    ]
+    return tuple(names), windows.of(queries.sample, queries.time * factor), windows.sample, start / factor

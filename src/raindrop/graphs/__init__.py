@@ -1,6 +1,8 @@
 """Sensor graphs: the graphs themselves, how they are exported, compared with each other and tested."""
 
+from raindrop.graphs.class_differences import ClassGraphs
 from raindrop.graphs.graph import SensorGraph, SensorGraphs
 from raindrop.graphs.informed import InformedGraph, sensor_graph
+from raindrop.graphs.informed_classes import class_graphs
 
-__all__ = ["InformedGraph", "SensorGraph", "SensorGraphs", "sensor_graph"]
+__all__ = ["ClassGraphs", "InformedGraph", "SensorGraph", "SensorGraphs", "class_graphs", "sensor_graph"]

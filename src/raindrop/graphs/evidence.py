@@ -12,12 +12,15 @@ from scipy import stats
 
 from raindrop.errors import ConfigError, DataError
 from raindrop.graphs.graph import SensorGraph, SensorGraphs
+from raindrop.graphs.permutation import CHUNK, group_codes, permuted_masks
 
-CHUNK = 500  # permutations per matrix product
 
-
-def difference_test(graphs: SensorGraphs, mask: ArrayLike, *, permutations: int = 5000, seed: int = 0) -> pl.DataFrame:
+def difference_test(
+    graphs: SensorGraphs, mask: ArrayLike, *, groups: ArrayLike | None = None, permutations: int = 5000, seed: int = 0
+) -> pl.DataFrame:
     """Test each edge between different sensors for a difference between the samples in `mask` and the others.
+
+    groups: one for each sample, such as the person it is of; samples of a group are permuted together.
 
     `weight` is the mean weight of the selected samples minus that of the others. p is the two-sided p-value of a
     permutation test (1 for an edge with the same weight in all samples); the smallest possible p is
@@ -27,20 +30,29 @@ def difference_test(graphs: SensorGraphs, mask: ArrayLike, *, permutations: int 
     if permutations < 1:
         raise ConfigError(f"A permutation test needs at least 1 permutation, not {permutations}.")
     selected = graphs.check_mask(mask)
+    group = group_codes(groups, len(graphs))
     u, v = np.nonzero(~np.eye(len(graphs.sensors), dtype=bool))
     weights = graphs.weights[:, u, v].astype(np.float64)  # (sample, edge)
     mean_selected, mean_others = weights[selected].mean(0), weights[~selected].mean(0)
     difference = mean_selected - mean_others
     constant = np.ptp(weights, 0) == 0
     centred = (weights - weights.mean(0)).astype(np.float32)
-    # Centred weights sum to 0, so the sum over the selected samples alone determines the difference.
-    observed = np.abs(selected.astype(np.float32) @ centred)
-    at_least = observed - 1e-5 * np.abs(centred).sum(0)  # so that rounding does not exclude an equal permutation
+
+    def size(masks: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(permutation, edge) absolute differences; centred weights sum to 0, so that one side determines them."""
+        share = masks.mean(1, keepdims=True)
+        larger: NDArray[np.float32] = np.abs(masks @ centred) / (share * (1 - share) * len(graphs))
+        return larger
+
+    observed = size(selected.astype(np.float32)[None])[0]
+    share = float(selected.mean())
+    rounding = 1e-5 * np.abs(centred).sum(0) / (share * (1 - share) * len(graphs))
+    at_least = observed - rounding  # so that rounding does not exclude an equal permutation
     rng = np.random.default_rng(seed)
     as_large = np.zeros(len(u), dtype=np.int64)
     for start in range(0, permutations, CHUNK):
-        masks = np.tile(selected.astype(np.float32), (min(CHUNK, permutations - start), 1))
-        as_large += (np.abs(rng.permuted(masks, axis=1) @ centred) >= at_least).sum(0)
+        masks = permuted_masks(selected, group, min(CHUNK, permutations - start), rng)
+        as_large += (size(masks) >= at_least).sum(0)
     p = np.where(constant, 1.0, (1 + as_large) / (1 + permutations))
     names = pl.Series(graphs.sensors, dtype=pl.String)
     frame = pl.DataFrame(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -15,8 +16,10 @@ from raindrop.errors import ConfigError, DataError
 from raindrop.graphs.export import write_frame
 from raindrop.graphs.graph import SensorGraph
 from raindrop.graphs.lagged import BLOCKS, MIN_ROWS, Lagged, Receiver
-from raindrop.graphs.past import Floats, Past, Positions
+from raindrop.graphs.past import Floats, Past
+from raindrop.graphs.permutation import table_groups
 from raindrop.graphs.same_time import SameTime, same_time
+from raindrop.hardware import limit_threads
 from raindrop.table.event_table import EventTable
 
 MIN_EXPLAINED = 0.1  # where others explain less of a receiver, weights are shares of this instead
@@ -83,14 +86,46 @@ class InformedGraph(SensorGraph):
         return write_frame(self.evidence, path)
 
 
-def sensor_graph(table: EventTable, *, q: float = 0.05, seed: int = 0, name: str = "sensor graph") -> InformedGraph:
+def sensor_graph(
+    table: EventTable,
+    *,
+    q: float = 0.05,
+    seed: int = 0,
+    name: str = "sensor graph",
+    progress: Callable[[int, int], None] | None = None,
+) -> InformedGraph:
     """The graph of which sensors inform which, with evidence. Needs no labels and no trained model.
 
     An edge is kept if its q-value (Benjamini-Hochberg, over all tests of the table) is at most `q`. See `InformedGraph`
-    for what an edge says, and docs/graphs.md for how it is computed.
+    for what an edge says, and docs/graphs.md for how it is computed. progress: called with the number of receivers
+    that are done, and of all.
     """
+    with limit_threads(None):  # the matrices are small: threads would wait for one another
+        return _sensor_graph(checked_table(table, q), q, seed, name, progress)
+
+
+def _sensor_graph(
+    table: EventTable, q: float, seed: int, name: str, progress: Callable[[int, int], None] | None
+) -> InformedGraph:
+    past, group = Past.of(table), table_groups(table)
+    found: list[Lagged | None] = []
+    for v in range(len(table.sensors)):
+        receiver = Receiver(past, v, group, np.random.default_rng([seed, v]))
+        found.append(receiver.test() if receiver.testable else None)
+        if progress is not None:
+            progress(v + 1, len(table.sensors))
+    untested = tuple(name for name, each in zip(table.sensors, found, strict=True) if each is None)
+    if all(each is None for each in found):
+        reason = f"no sensor has {MIN_ROWS} readings that follow another one in the same sample; collect more"
+        return InformedGraph(table.sensors, _zeros(table), name, reason, scores=_zeros(table), untested=untested)
+    together = same_time(found, np.random.default_rng([seed, len(found)]))
+    return _graph(table.sensors, found, together, q, name, untested)
+
+
+def checked_table(table: EventTable, q: float) -> EventTable:
+    """The measured readings, samples in the order of their ids; an error where there can be no graph."""
     if not isinstance(table, EventTable):
-        raise DataError(f"sensor_graph takes an EventTable, not {type(table).__name__}.")
+        raise DataError(f"A sensor graph is of an EventTable, not of {type(table).__name__}.")
     if not isinstance(q, (int, float)) or not 0 < q < 1:
         raise ConfigError(f"q={q!r}: the share of false edges to allow lies between 0 and 1, such as 0.05.")
     table = table.measured()
@@ -98,18 +133,7 @@ def sensor_graph(table: EventTable, *, q: float = 0.05, seed: int = 0, name: str
         raise DataError("The table has no readings, so there is no graph to find.")
     if len(table.sensors) < 2:
         raise DataError("The table has only one sensor; a graph needs at least two.")
-    table = table[np.argsort(np.array(table.ids), kind="stable")]  # so that the order of samples does not matter
-    past, group = Past.of(table), _groups(table)
-    found: list[Lagged | None] = []
-    for v in range(len(table.sensors)):
-        receiver = Receiver(past, v, group, np.random.default_rng([seed, v]))
-        found.append(receiver.test() if receiver.testable else None)
-    untested = tuple(name for name, each in zip(table.sensors, found, strict=True) if each is None)
-    if all(each is None for each in found):
-        reason = f"no sensor has {MIN_ROWS} readings that follow another one in the same sample; collect more"
-        return InformedGraph(table.sensors, _zeros(table), name, reason, scores=_zeros(table), untested=untested)
-    together = same_time(found, np.random.default_rng([seed, len(found)]))
-    return _graph(table.sensors, found, together, q, name, untested)
+    return table[np.argsort(np.array(table.ids), kind="stable")]  # so that the order of samples does not matter
 
 
 def _graph(
@@ -201,13 +225,6 @@ def _frame(
     columns += [gain[u, v], gain[u, v] - width, gain[u, v] + width, p[u, v], q[u, v]]
     frame = pl.DataFrame(dict(zip(EVIDENCE, columns, strict=True)), schema=EVIDENCE)
     return frame.with_columns(pl.col("lag").fill_nan(None), found=pl.col("q") <= limit)
-
-
-def _groups(table: EventTable) -> Positions:
-    if table.roles.group is None:
-        return np.arange(len(table))
-    codes = table.samples[table.roles.group].rank("dense").to_numpy()
-    return np.asarray(codes, dtype=np.int64)
 
 
 def _zeros(table: EventTable) -> np.ndarray:

@@ -2,26 +2,26 @@
 
 Each reading of v is a row. Its target is the change since v's previous reading; its columns are values of every sensor
 at several lags before the row (`past.py`), their squares, and products of two sensors. A ridge regression predicts the
-target out of fold. Removing all columns of u shows how much worse v is predicted without u. All of it is computed from
-the Gram matrices of about thirty blocks of rows: stretches of time, or groups of samples.
+target out of fold (`ridge.py`). Removing all columns of u shows how much worse v is predicted without u. Errors are
+summed over about thirty blocks of rows: stretches of time, or groups of samples.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raindrop.graphs.past import Floats, Past, Positions, Rows
+from raindrop.graphs.ridge import Regression, Ridge
 
 BLOCKS, FOLDS = 30, 5
 MIN_ROWS = 60  # with fewer readings, a sensor is not tested as a receiver
 MAX_ROWS = 20_000  # of more, so many are drawn
 MAX_SENDERS = 24  # in one regression: those that inform most on their own
+MAX_SCREENED = 2 * MAX_SENDERS  # of more, those whose values are most correlated are looked at
 MAX_PRODUCTS = 12  # sensors whose products are columns
 PENALTIES = 10.0 ** np.arange(-3.0, 0.6, 0.5)  # per row
 LAG_CHOICES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)  # in typical intervals
@@ -41,54 +41,7 @@ class Lagged:
     explained: float  # by all senders together
     residual: Floats  # (n,) of the rows, standardised readings minus what the past predicts, weighted
     rows: Rows
-
-
-@dataclass(frozen=True, eq=False)
-class Sums:
-    """Sums over the rows of each block, from which any regression is solved."""
-
-    gram: Floats  # (block, column, column)
-    cross: Floats  # (block, column)
-    square: Floats  # (block,)
-    count: Floats  # (block,)
-
-    @classmethod
-    def of(cls, columns: Floats, target: Floats, block: Positions) -> Self:
-        bounds = np.searchsorted(block, np.arange(block[-1] + 2))
-        parts = [(columns[i:j], target[i:j]) for i, j in itertools.pairwise(bounds)]
-        return cls(
-            np.stack([x.T @ x for x, _ in parts]),
-            np.stack([x.T @ y for x, y in parts]),
-            np.array([y @ y for _, y in parts]),
-            np.diff(bounds).astype(np.float64),
-        )
-
-    @cached_property
-    def _left_gram(self) -> list[Floats]:
-        """(column, column) of all blocks but those of each fold."""
-        total = self.gram.sum(0)
-        return [total - self.gram[fold::FOLDS].sum(0) for fold in range(FOLDS)]
-
-    def losses(self, penalty: float, columns: NDArray[np.bool_]) -> tuple[Floats, list[Floats]]:
-        """(block,) squared error of each block, predicted by a ridge regression on the other folds; and those."""
-        index = np.flatnonzero(columns)
-        square = np.ix_(index, index)
-        losses, solutions = np.empty(len(self.square)), []
-        for fold in range(FOLDS):
-            held = np.arange(fold, len(self.square), FOLDS)
-            left = self._left_gram[fold][square]
-            left.flat[:: len(index) + 1] += penalty * (self.count.sum() - self.count[held].sum())
-            solution = np.linalg.solve(left, (self.cross.sum(0) - self.cross[held].sum(0))[index])
-            full = np.zeros(len(columns))
-            full[index] = solution
-            solutions.append(full)
-            losses[held] = self.square[held] - 2 * self.cross[held] @ full + (self.gram[held] @ full) @ full
-        return losses, solutions
-
-    def best(self, columns: NDArray[np.bool_]) -> tuple[float, Floats, list[Floats]]:
-        """The penalty with the lowest error out of fold, with its `losses`."""
-        results = [(penalty, *self.losses(penalty, columns)) for penalty in PENALTIES]
-        return min(results, key=lambda result: float(result[1].sum()))
+    gain_sums: Floats  # (samples, u) the gain summed over the rows of each sample; no rows where not asked for
 
 
 class Receiver:
@@ -104,7 +57,11 @@ class Receiver:
         self.rows, self.value = Rows(rows.sample[usable], rows.time[usable]), value[usable]
         if not self.testable:
             return
-        order, self.block = _blocks(self.rows, group)
+        order, block = _blocks(self.rows, group)
+        by_fold = np.argsort(block % FOLDS, kind="stable")  # so that a fold is a slice
+        order, self.block = order[by_fold], block[by_fold]
+        bounds = np.searchsorted(self.block % FOLDS, np.arange(FOLDS + 1))
+        self.folds = [slice(start, stop) for start, stop in itertools.pairwise(bounds.tolist())]
         self.rows, self.value = Rows(self.rows.sample[order], self.rows.time[order]), self.value[order]
         self.age = past.age(sensor, self.rows) / past.interval
         own = past.values(sensor, self.rows)
@@ -137,93 +94,100 @@ class Receiver:
 
     # ---------------------------------------------------------------- the test
 
-    def test(self) -> Lagged:
-        M, v = self.past.num_sensors, self.sensor
+    def test(self, *, by_sample: bool = False) -> Lagged:
+        """Every sender; `by_sample` also sums its gains over the rows of each sample."""
+        M, v, samples = self.past.num_sensors, self.sensor, len(self.past.first)
         senders = self._screened([u for u in range(M) if u != v])
         parts, latest = zip(*(self.columns_of(u, self.rows) for u in senders), strict=True)
-        columns, pair = self._assemble(senders, list(parts), list(latest))
-        sums = Sums.of(columns, self.target, self.block)
-        own = (pair == v).all(1)
-        penalty, full, solutions = sums.best(np.ones(len(pair), dtype=bool))
-        _, base, own_solutions = sums.best(own)
-        gain, error, statistic, lag = (np.full(M, np.nan) for _ in range(4))
-        for u in senders:
-            difference = sums.losses(penalty, ~(pair == u).any(1))[0] - full
-            gain[u], error[u], statistic[u] = _summary(difference, base)
-        by_chance = self._dealt_anew(senders, list(parts), list(latest), penalty)
         states = [(v, self.now), *zip(senders, latest, strict=True)][:MAX_PRODUCTS]
-        for u in senders:
+        columns, pair = self._assemble(senders, list(parts), states)
+        regression = Regression.of(columns, self.target, self.folds)
+        penalty, squares, solutions = regression.best(PENALTIES)
+        _, own_squares, own_solutions = regression.best(PENALTIES, (pair == v).all(1))
+        full, base = self._by_block(squares), self._by_block(own_squares)
+        ridge = Ridge(regression, penalty)
+        dealt = set(self.rng.permutation(len(senders))[:DEALT].tolist())
+        gain, error, statistic, lag = (np.full(M, np.nan) for _ in range(4))
+        gain_sums = np.zeros((samples if by_sample else 0, M))
+        by_chance = []
+        for at, u in enumerate(senders):
+            without = ridge.without((pair == u).any(1))
+            losses = self._by_block(without.squares)
+            gain[u], error[u], statistic[u] = _summary(losses - full, base)
+            if by_sample:
+                grows = (without.squares - squares) * len(self.rows) / base.sum()
+                gain_sums[:, u] = np.bincount(self.rows.sample, grows, minlength=samples)
+            if at in dealt:  # its readings dealt anew: what chance alone gives
+                new = self._columns_with_products(u, self.past.dealt_anew(self.rows, self.rng), states)
+                chance = self._by_block(without.replaced([new])[0])
+                by_chance.append(_summary(losses - chance, chance)[2])
             if statistic[u] > MIN_STATISTIC:
-                others = [state for sensor, state in states if sensor != u]
-                lag[u] = self._lag(columns, pair, u, others, penalty)
-        residual = self._residual(columns, solutions if full.sum() < base.sum() else own_solutions)
+                candidates = self._at_lags(u, [state for sensor, state in states if sensor != u])
+                best = np.argmin([squares.sum() for squares in without.replaced(candidates)])
+                lag[u] = LAG_CHOICES[int(best)] * self.past.interval
+        residual = self._residual(regression, solutions if full.sum() < base.sum() else own_solutions)
         explained = max(0.0, 1 - float(full.sum() / base.sum()))
-        return Lagged(gain, error, statistic, by_chance, lag, explained, residual, self.rows)
+        return Lagged(gain, error, statistic, np.array(by_chance), lag, explained, residual, self.rows, gain_sums)
 
-    def _residual(self, columns: Floats, solutions: list[Floats]) -> Floats:
+    def _by_block(self, squares: Floats) -> Floats:
+        total: Floats = np.bincount(self.block, squares).astype(np.float64, copy=False)
+        return total
+
+    def _residual(self, regression: Regression, solutions: Sequence[Floats]) -> Floats:
         """(n,) readings minus their prediction out of fold; the readings themselves where that is no better.
 
         Weighted: after a long gap a residual is larger, and says less about who moved with whom.
         """
-        fitted = np.empty(len(self.target))
-        for fold, solution in enumerate(solutions):
-            held = self.block % FOLDS == fold
-            fitted[held] = columns[held] @ solution
-        residual: Floats = self.target - fitted
+        residual: Floats = self.target - regression.predicted(solutions)
         value: Floats = (self.value - self.value.mean()) * self.weight
         return residual if (residual**2).sum() < (value**2).sum() else value
 
     def _screened(self, senders: list[int]) -> list[int]:
         """The senders that inform most on their own, strongest first."""
+        own = Regression.of(self.own, self.target, self.folds).squares(0.01)
+        if len(senders) > MAX_SCREENED:
+            senders = self._most_correlated(senders)
         gains = []
-        own = np.ones(self.own.shape[1], dtype=bool)
-        base = Sums.of(self.own, self.target, self.block).losses(0.01, own)[0].sum()
         for u in senders:
             columns = np.concatenate([self.own, self.columns_of(u, self.rows)[0]], axis=1)
-            loss = Sums.of(columns, self.target, self.block).losses(0.01, np.ones(columns.shape[1], dtype=bool))[0]
-            gains.append(base - loss.sum())
+            gains.append((own - Regression.of(columns, self.target, self.folds).squares(0.01)).sum())
         return [senders[at] for at in np.argsort(-np.array(gains), kind="stable")[:MAX_SENDERS]]
 
-    def _assemble(self, senders: list[int], parts: list[Floats], latest: list[Floats]) -> tuple[Floats, Positions]:
+    def _most_correlated(self, senders: list[int]) -> list[int]:
+        """The senders whose earlier values, or their squares, are most correlated with what v's own past leaves."""
+        own = Regression.of(self.own, self.target, self.folds)
+        left = self.target - own.predicted(own.solve(0.01))
+        left = left / np.sqrt((left**2).sum())
+        score = np.zeros(self.past.num_sensors)
+        for values in self.past.on_grid(self.rows):  # (n, sensor)
+            for columns in (values, values**2):
+                scaled = self.scale(columns)
+                score += (left @ scaled) ** 2 / np.maximum((scaled**2).sum(0), 1e-9)
+        return [senders[at] for at in np.argsort(-score[senders], kind="stable")[:MAX_SCREENED]]
+
+    def _assemble(
+        self, senders: list[int], parts: list[Floats], states: list[tuple[int, Floats]]
+    ) -> tuple[Floats, Positions]:
         """All columns, and (column, 2) the sensors of each."""
-        v = self.sensor
-        pair = [np.full((self.own.shape[1], 2), v)]
+        pair = [np.full((self.own.shape[1], 2), self.sensor)]
         pair += [np.full((part.shape[1], 2), u) for u, part in zip(senders, parts, strict=True)]
-        states = [(v, self.now), *zip(senders, latest, strict=True)][:MAX_PRODUCTS]
         products = [(i, j, x * y) for at, (i, x) in enumerate(states) for j, y in states[:at]]
         pair.append(np.array([(i, j) for i, j, _ in products], dtype=np.int64).reshape(-1, 2))
         product_columns = [self.scale(np.stack([x for *_, x in products], axis=1))] if products else []
         return np.concatenate([self.own, *parts, *product_columns], axis=1), np.concatenate(pair)
 
-    def _dealt_anew(self, senders: list[int], parts: list[Floats], latest: list[Floats], penalty: float) -> Floats:
-        """The statistic of some senders with their readings dealt anew: what chance alone gives."""
-        statistics = []
-        for at in self.rng.permutation(len(senders))[:DEALT]:
-            other = self.past.dealt_anew(self.rows, self.rng)
-            part, now = self.columns_of(senders[at], other)
-            columns, pair = self._assemble(
-                senders, [*parts[:at], part, *parts[at + 1 :]], [*latest[:at], now, *latest[at + 1 :]]
-            )
-            sums = Sums.of(columns, self.target, self.block)
-            full = sums.losses(penalty, np.ones(len(pair), dtype=bool))[0]
-            difference = sums.losses(penalty, ~(pair == senders[at]).any(1))[0] - full
-            statistics.append(_summary(difference, full)[2])
-        return np.array(statistics)
+    def _columns_with_products(self, sender: int, rows: Rows, states: list[tuple[int, Floats]]) -> Floats:
+        """All columns of one sender, as of these rows."""
+        part, now = self.columns_of(sender, rows)
+        products = [now * state for sensor, state in states if sensor != sender]
+        if sender not in [sensor for sensor, _ in states] or not products:
+            return part
+        return np.concatenate([part, self.scale(np.stack(products, axis=1))], axis=1)
 
-    def _lag(self, columns: Floats, pair: Positions, sender: int, states: list[Floats], penalty: float) -> float:
-        """The lag whose value, in place of all columns of the sender, leaves the lowest error."""
-        others = columns[:, ~(pair == sender).any(1)]
+    def _at_lags(self, sender: int, states: list[Floats]) -> list[Floats]:
+        """For each lag, the columns that stand for the sender's value at that lag alone."""
         values = self.past.values(sender, self.rows, LAG_CHOICES)
-        candidates = [self.scale(np.stack([x, x**2, *(x * state for state in states)], axis=1)) for x in values.T]
-        width = candidates[0].shape[1]
-        sums = Sums.of(np.concatenate([others, *candidates], axis=1), self.target, self.block)
-        losses = []
-        for at in range(len(candidates)):
-            kept = np.zeros(sums.cross.shape[1], dtype=bool)
-            kept[: others.shape[1]] = True
-            kept[others.shape[1] + at * width : others.shape[1] + (at + 1) * width] = True
-            losses.append(sums.losses(penalty, kept)[0].sum())
-        return LAG_CHOICES[int(np.argmin(losses))] * self.past.interval
+        return [self.scale(np.stack([x, x**2, *(x * state for state in states)], axis=1)) for x in values.T]
 
 
 def _summary(difference: Floats, base: Floats) -> tuple[float, float, float]:

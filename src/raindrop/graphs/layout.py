@@ -10,6 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from raindrop.errors import DataError, format_count
+from raindrop.table.event_table import EventTable
 from raindrop.table.frames import require_columns, to_polars
 
 
@@ -17,6 +18,25 @@ def circle_places(number: int) -> NDArray[np.float64]:
     """(sensor, 2) on a circle of radius 1, clockwise from the top."""
     angle = np.pi / 2 - 2 * np.pi * np.arange(number) / max(number, 1)
     return np.column_stack([np.cos(angle), np.sin(angle)])
+
+
+def table_positions(table: EventTable) -> tuple[pl.DataFrame | None, str]:
+    """The positions that a table has for its sensors (`sensor_columns`), a frame for `sensor_places`; and a note.
+
+    None where it has none, or not for all sensors; then the note says how many lack one.
+    """
+    columns = table.sensor_columns
+    if not {"x", "y"} <= set(columns.columns):
+        return None, ""
+    missing = columns.filter(pl.any_horizontal(pl.col("x", "y").is_null()))
+    if not len(missing):
+        return columns.select("sensor", "x", "y"), ""
+    if len(missing) == len(columns):
+        return None, ""
+    return None, (
+        f"No map is drawn: {format_count(len(missing), len(columns), 'sensors')} have no position (first: "
+        f"'{missing['sensor'][0]}'). Fill in x and y in the table's file of sensors."
+    )
 
 
 def sensor_places(sensors: Sequence[str], positions: Any) -> NDArray[np.float64]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -15,6 +17,7 @@ from raindrop.table.queries import spans
 LAGS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)  # in typical intervals
 CLIP = 5.0  # standard deviations; readings beyond count as this
 MEMORIES = (0.3, 0.6, 1.2, 2.5, 5.0, 10.0, 20.0, 50.0, 200.0)  # in typical intervals, to choose from for each sensor
+MAX_GRID = 100_000  # points of the grid on which many senders are compared at a first look
 MAX_PAIRS = 50_000  # neighbouring readings that choose a sensor's memory
 Floats = NDArray[np.float64]
 Positions = NDArray[np.int64]
@@ -94,6 +97,30 @@ class Past:
             decayed = self.value[here] * np.exp(-np.maximum(time - self.time[here], 0.0) / self.memory[sensor])
             columns.append(np.where(at >= start, np.where(at < latest, line, decayed), 0.0))
         return np.stack(columns, axis=1)
+
+    def on_grid(self, rows: Rows) -> Iterator[Floats]:
+        """For each of some lags, (n, sensors) about the values of all sensors that long before a row; for a first look.
+
+        They are those at the nearest earlier point of a regular grid.
+        """
+        step, first, size, grid = self._grid
+        position = np.floor((rows.time - self.first[rows.sample]) / step).astype(np.int64)
+        for lag in LAGS:
+            at = np.clip(position - round(lag * self.interval / step), 0, size[rows.sample] - 1)
+            yield grid[first[rows.sample] + at]
+
+    @cached_property
+    def _grid(self) -> tuple[float, Positions, Positions, Floats]:
+        """Its step, (samples,) the first point and number of points of each sample, (points, sensors) values there."""
+        span = self.last - self.first
+        step = max(self.interval / 2, float(span.sum()) / MAX_GRID, 1e-12)
+        size = (np.floor(span / step) + 1).astype(np.int64)
+        first = np.cumsum(size) - size
+        sample = np.repeat(np.arange(len(size)), size)
+        time = self.first[sample] + step * (np.arange(size.sum()) - first[sample])
+        rows = Rows(sample, time)
+        grid = np.concatenate([self.values(u, rows, (0.0,)) for u in range(self.num_sensors)], axis=1)
+        return step, first, size, grid
 
     def _latest(self, sensor: int, rows: Rows) -> tuple[Positions, Positions]:
         """(n,) the first reading of the series, and the latest one before the row (one less where there is none)."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from raindrop.errors import ConfigError
@@ -15,8 +16,9 @@ from raindrop.explain.information import information_graphs
 from raindrop.explain.probe import probe_graph
 from raindrop.graphs.distances import distances
 from raindrop.graphs.empty import no_shared_times_reason
-from raindrop.graphs.evidence import bootstrap, difference_test, stability
+from raindrop.graphs.evidence import Stability, bootstrap, difference_test, stability
 from raindrop.graphs.graph import SensorGraph, SensorGraphs
+from raindrop.graphs.permutation import table_groups
 from raindrop.table.event_table import EventTable
 
 INFORMATION = (
@@ -26,6 +28,10 @@ INFORMATION = (
 WEIGHTS = (
     "The edge weights of the paper's Eq. 3, which scale the messages. A large weight means that the model uses the "
     "edge strongly; it does not mean that the messages along it are informative."
+)
+NO_OTHER_SEED = (
+    "Not compared with other seeds: a model that is trained again may have other edges. Do not read anything into a "
+    "single edge; give runs with other seeds (raindrop explain --seeds) to see which edges recur."
 )
 PROBE = (
     "The share of the variance of the receiver's readings that only the sender's embeddings at the same time explain, "
@@ -51,6 +57,9 @@ class GraphView:
     """By class: the answers that are a reason not to trust the graph."""
     q: dict[int, NDArray[np.float64]] = field(default_factory=dict)
     """By class, (u, v): the adjusted p-value of the edge's difference from all other classes."""
+    recurs: dict[str, dict[int, NDArray[np.bool_]]] = field(default_factory=dict)
+    """Where other seeds were given: for the mean of a class ("own"), of the other classes ("others") and their
+    "difference", by class, (u, v): whether the edge is among the strongest with every seed. Others are no facts."""
 
     @property
     def empty(self) -> str:
@@ -84,11 +93,14 @@ def graph_views(
         except ConfigError:  # the model has no such graph
             continue
         view = GraphView(name, about, {each: graphs.mean(code == each) for each in codes}, graphs)
-        if view.empty or len(codes) < 2:
+        if view.empty:
             views.append(view)
             continue
         others = [graphs_of(other, table) for other in other_seeds]
-        views.append(_with_evidence(view, graphs, estimator, table, code, names, others, seed))
+        if len(codes) < 2:
+            views.append(_with_seeds(view, graphs, others, codes[0]))
+        else:
+            views.append(_with_evidence(view, graphs, estimator, table, code, names, others, seed))
     try:
         probes = {each: _probe(estimator, table[code == each]) for each in codes}
         extent = "per class" if len(names) > 1 else "of all samples"
@@ -96,6 +108,47 @@ def graph_views(
     except ConfigError:  # the model has no embeddings of single readings
         pass
     return views
+
+
+def _with_seeds(view: GraphView, graphs: SensorGraphs, other_seeds: Sequence[SensorGraphs], code: int) -> GraphView:
+    """The same view of a table without classes, with what other seeds say about its mean graph."""
+    if not other_seeds:
+        return replace(view, warnings={code: NO_OTHER_SEED})
+    result = stability([each.mean() for each in (graphs, *other_seeds)], top=_top(graphs))
+    return replace(
+        view,
+        evidence={code: [("Do other training seeds give the same graph?", result.reason)]},
+        warnings={} if result.stable else {code: result.reason},
+        recurs={"own": {code: recurring(result, graphs.sensors)}},
+    )
+
+
+def _top(graphs: SensorGraphs) -> int:
+    """How many edges count as strong."""
+    return min(20, max(1, len(graphs.sensors) * (len(graphs.sensors) - 1) // 8))
+
+
+def recurring(result: Stability, sensors: Sequence[str]) -> NDArray[np.bool_]:
+    """(u, v) whether the edge is among the strongest of every graph, with the same sign."""
+    position = {name: at for at, name in enumerate(sensors)}
+    recurs = np.zeros((len(sensors),) * 2, dtype=bool)
+    kept = result.edges.filter((pl.col("share") == 1) & pl.col("same_sign"))
+    for sender, receiver in kept.select("sender", "receiver").iter_rows():
+        recurs[position[sender], position[receiver]] = True
+    return recurs
+
+
+def _recurrence(
+    graphs: SensorGraphs, other_seeds: Sequence[SensorGraphs], mask: NDArray[np.bool_]
+) -> dict[str, NDArray[np.bool_]]:
+    """The entries of `GraphView.recurs` for the class of `mask`."""
+    every = (graphs, *other_seeds)
+    compared = {
+        "own": [each.mean(mask) for each in every],
+        "others": [each.mean(~mask) for each in every],
+        "difference": [each.difference(mask) for each in every],
+    }
+    return {name: recurring(stability(part, top=_top(graphs)), graphs.sensors) for name, part in compared.items()}
 
 
 def _probe(estimator: SampleEstimator, table: EventTable) -> SensorGraph:
@@ -121,23 +174,27 @@ def _with_evidence(
     evidence: dict[int, Answers] = {}
     warnings: dict[int, str] = {}
     q: dict[int, NDArray[np.float64]] = {}
+    recurs: dict[str, dict[int, NDArray[np.bool_]]] = {}
+    groups = None if table.roles.group is None else table_groups(table)
+    for code in present if other_seeds else ():
+        for name, found in _recurrence(graphs, other_seeds, truth == code).items():
+            recurs.setdefault(name, {})[code] = found
     for code in [1] if two else present:
         which = "the classes" if two else f"'{names[code]}' and the other classes"
         answers, against = _stability(graphs, other_seeds, truth == code, which, seed)
         evidence[code] = answers + general
         warnings[code] = " ".join(against + general_warnings)
-        q[code] = _q_by_edge(graphs, truth == code, seed)
+        q[code] = _q_by_edge(graphs, truth == code, groups, seed)
     if two:  # the same difference with the opposite sign
         evidence[0], warnings[0], q[0] = evidence[1], warnings[1], q[1]
-    return replace(view, evidence=evidence, warnings=warnings, q=q)
+    return replace(view, evidence=evidence, warnings=warnings, q=q, recurs=recurs)
 
 
 def _stability(
     graphs: SensorGraphs, other_seeds: Sequence[SensorGraphs], mask: NDArray[np.bool_], which: str, seed: int
 ) -> tuple[Answers, list[str]]:
     """Whether other samples and other seeds give the same difference: answers, and those that say no."""
-    edges = len(graphs.sensors) * (len(graphs.sensors) - 1)
-    top = min(20, max(1, edges // 8))
+    top = _top(graphs)
     seeds_question = f"Do other training seeds give the same difference between {which}?"
     comparisons = [(f"Do other samples give the same difference between {which}?", bootstrap(graphs, mask, seed=seed))]
     if other_seeds:
@@ -146,7 +203,8 @@ def _stability(
     answers = [(question, result.reason) for question, result in results]
     if not other_seeds:
         answers.append((seeds_question, "Not tested: no run with another seed was given."))
-    return answers, [result.reason for _, result in results if not result.stable]
+    against = [result.reason for _, result in results if not result.stable]
+    return answers, against if other_seeds else [*against, NO_OTHER_SEED]
 
 
 def _general_evidence(
@@ -175,9 +233,11 @@ def _general_evidence(
     return answers, against
 
 
-def _q_by_edge(graphs: SensorGraphs, mask: NDArray[np.bool_], seed: int) -> NDArray[np.float64]:
+def _q_by_edge(
+    graphs: SensorGraphs, mask: NDArray[np.bool_], groups: NDArray[np.int64] | None, seed: int
+) -> NDArray[np.float64]:
     """(u, v) the adjusted p-value of every difference; 1 on the diagonal."""
-    frame = difference_test(graphs, mask, permutations=2000, seed=seed)
+    frame = difference_test(graphs, mask, groups=groups, permutations=2000, seed=seed)
     position = {name: at for at, name in enumerate(graphs.sensors)}
     q = np.ones((len(graphs.sensors),) * 2)
     u = [position[name] for name in frame["sender"].to_list()]

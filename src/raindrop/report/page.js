@@ -46,8 +46,9 @@ function fit(name, font) {
   for (const axis of ["x", "y"]) model(`${name}-${axis}`).setv({ start: -0.56 * size / room, end: 0.56 * size / room });
 }
 
-// Draws a graph, or where it has no edges shows the sentence `empty` in its place.
-function drawGraph(name, edges, empty, largest, colour, difference = false) {
+// Draws a graph, or where it has no edges shows the sentence `empty` in its place. Edges that are not among the
+// strongest with every seed (`recurs`, where other seeds were given) are grey and dotted.
+function drawGraph(name, edges, empty, largest, colour, difference = false, recurs = null) {
   const source = model(`${name}-edges`);
   if (source === null) return;
   byId(name).hidden = !edges.length;
@@ -60,9 +61,10 @@ function drawGraph(name, edges, empty, largest, colour, difference = false) {
   for (const edge of drawn) {
     const share = largest ? Math.abs(edge.w) / largest : 0;
     const { xs, ys } = curve(edge.u, edge.v), last = xs.length - 1;
-    const paint = touches(edge) ? colour(edge.w) : FADED, alpha = touches(edge) ? 0.35 + 0.6 * share : 0.35;
+    const isFact = recurs === null || recurs[edge.u * width + edge.v] === 1;
+    const paint = touches(edge) && isFact ? colour(edge.w) : FADED, alpha = touches(edge) && isFact ? 0.35 + 0.6 * share : 0.35;
     columns.xs.push(xs); columns.ys.push(ys); columns.width.push(0.6 + 4.4 * share * share);
-    columns.color.push(paint); columns.alpha.push(alpha); columns.dash.push(edge.w < 0 && !difference ? "dashed" : "solid");
+    columns.color.push(paint); columns.alpha.push(alpha); columns.dash.push(!isFact ? "dotted" : edge.w < 0 && !difference ? "dashed" : "solid");
     columns.sender.push(data.sensors[edge.u]); columns.receiver.push(data.sensors[edge.v]); columns.weight.push(formatted(edge.w));
     heads.x.push(xs[last]); heads.y.push(ys[last]);
     heads.angle.push(Math.atan2(ys[last] - ys[last - 1], xs[last] - xs[last - 1]) - Math.PI / 2);
@@ -124,22 +126,25 @@ function showGraphs() {
   const largest = Math.max(...[own[0], rest[0]].map((edge) => (edge ? Math.abs(edge.w) : 0)));
   const noSamples = "There are no samples of this class.", rows = compares ? difference : own;
   const otherCode = Object.keys(view.empty_classes).find((code) => Number(code) !== state.code);
-  drawGraph("graph-class", own, view.empty_classes[state.code] || noSamples, largest, () => CLASS);
-  drawGraph("graph-others", rest, view.empty_classes[otherCode] || noSamples, largest, () => OTHERS);
+  const recurs = (part) => (view.recurs[part] && view.recurs[part][state.code]) || null;
+  drawGraph("graph-class", own, view.empty_classes[state.code] || noSamples, largest, () => CLASS, false, recurs("own"));
+  drawGraph("graph-others", rest, view.empty_classes[otherCode] || noSamples, largest, () => OTHERS, false, recurs("others"));
   drawGraph("graph-difference", difference, "There is no difference: the two graphs are the same.",
-    difference[0] ? Math.abs(difference[0].w) : 0, (w) => (w > 0 ? CLASS : OTHERS), true);
+    difference[0] ? Math.abs(difference[0].w) : 0, (w) => (w > 0 ? CLASS : OTHERS), true, recurs("difference"));
   const left = kept(own), weakest = left[left.length - 1];
   byId("threshold-text").textContent = left.length
     ? `${left.length} of ${own.length} edges shown, weight ${formatted(Math.abs(weakest.w))} or more` : "no edges shown";
   const evidence = view.evidence[state.code] || [];
   byId("evidence-card").hidden = !evidence.length;
   fill(byId("evidence"), evidence.flatMap(([question, answer]) => [element("dt", question), element("dd", answer)]));
-  showEdges(means, rows, view.q[state.code] || null);
+  byId("seeds-key").hidden = recurs("own") === null;
+  showEdges(means, rows, view.q[state.code] || null, recurs(compares ? "difference" : "own"));
 }
 
 // The table of the largest differences, or of the strongest edges where nothing is compared.
-function showEdges(means, edges, q) {
+function showEdges(means, edges, q, recurs) {
   if (compares) byId("q-head").hidden = !q;
+  byId("recurs-head").hidden = !recurs;
   const rows = kept(edges).filter(touches);
   fill(byId("edge-table").tBodies[0], rows.slice(0, 50).map((edge) => {
     const at = edge.u * width + edge.v, row = element("tr");
@@ -148,6 +153,7 @@ function showEdges(means, edges, q) {
     if (compares) row.append(element("td", withMinus(means.own[at]), "number extra"), element("td", withMinus(means.others[at]), "number extra"));
     row.append(element("td", compares ? signed(edge.w) : withMinus(edge.w), "number"));
     if (q) row.append(element("td", q[at].toFixed(3), "number"));
+    if (recurs) row.append(element("td", recurs[at] ? "yes" : "no"));
     return row;
   }));
   const touching = state.search === null ? "" : ` that touch ${data.sensors[state.search]}`;

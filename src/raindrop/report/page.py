@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.resources import files
 from typing import Any
 
 import networkx as nx
@@ -17,6 +16,7 @@ from raindrop.graphs.graph import SensorGraphs
 from raindrop.report.cases import Case
 from raindrop.report.charts import PALETTE, all_charts
 from raindrop.report.content import HIDDEN_SHARES, Report
+from raindrop.report.graph_picture import asset, short_names
 from raindrop.report.graph_views import GraphView
 from raindrop.report.numbers import digits, percent_text, static_text
 from raindrop.report.policy import content_nonce, policy_hash
@@ -48,14 +48,12 @@ def render(template: str, data: Any, charts: Any, scripts: Sequence[str], **valu
     environment = Environment(
         loader=PackageLoader("raindrop", "report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    here = files("raindrop.report")
-    script = _element_text("\n".join(here.joinpath(name).read_text(encoding="utf-8") for name in scripts))
-    before_bokeh = here.joinpath("styles.js").read_text(encoding="utf-8")
-    bokeh = _element_text("\n".join([before_bokeh, *Resources(mode="inline", components=["bokeh"]).js_raw]))
+    script = "\n".join(map(asset, scripts))
+    bokeh = _element_text("\n".join([asset("styles.js"), *Resources(mode="inline", components=["bokeh"]).js_raw]))
     colours = "\n".join(f".series-{at} {{ background: {colour}; }}" for at, colour in enumerate(PALETTE))
     content = {"data": script_json(data), "charts": script_json(charts)}
     return environment.get_template(template).render(
-        style=f"{here.joinpath('page.css').read_text(encoding='utf-8')}\n{colours}\n",
+        style=f"{asset('page.css')}{asset('graph.css')}\n{colours}\n",
         nonce=content_nonce(content["data"] + content["charts"]),
         script=script,
         bokeh=bokeh,
@@ -86,7 +84,7 @@ def page_data(report: Report) -> dict[str, Any]:
     counts = np.bincount(view.group_codes(report.truth), minlength=len(view.groups))
     return {
         "sensors": report.sensors,
-        "short": shortened(report.sensors),
+        "short": short_names(report.sensors, 16),
         "groups": list(view.groups),
         "main_group": view.main_group,
         "effect_note": view.effect_note,
@@ -110,6 +108,10 @@ def _graph_view(view: GraphView, report: Report) -> dict[str, Any]:
         "evidence": view.evidence,
         "warnings": view.warnings,
         "q": {code: digits(q.ravel(), 2) for code, q in view.q.items()},
+        "recurs": {
+            name: {code: mask.ravel().astype(int).tolist() for code, mask in by_class.items()}
+            for name, by_class in view.recurs.items()
+        },
         "means": {code: digits(graph.weights.ravel(), 3) for code, graph in view.means.items()},
         "samples": None if graphs is None else [strongest(graphs, at) for at in report.case_positions],
         "empty_samples": [] if graphs is None else [_empty_sample(graphs, at) for at in report.case_positions],
@@ -159,10 +161,3 @@ def circle(sensors: tuple[str, ...]) -> NDArray[np.float64]:
     layout = nx.circular_layout(range(len(sensors)), scale=1.0)
     at = np.array([layout[code] for code in range(len(sensors))]).reshape(-1, 2)
     return at[:, ::-1] if len(sensors) > 1 else np.zeros((len(sensors), 2))
-
-
-def shortened(sensors: tuple[str, ...], length: int = 16) -> list[str]:
-    """Names for charts: long ones lose their middle, and a number is added where two would be the same."""
-    end = length // 2 - 1
-    short = [name if len(name) <= length else f"{name[: length - end - 1]}…{name[-end:]}" for name in sensors]
-    return [name if short.count(name) == 1 else f"{name} {at + 1}" for at, name in enumerate(short)]

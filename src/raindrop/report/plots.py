@@ -18,6 +18,7 @@ from raindrop.errors import ConfigError, DataError, MissingExtraError
 from raindrop.estimators.forecaster import Forecaster
 from raindrop.estimators.imputer import Imputer
 from raindrop.estimators.samples import SampleEstimator
+from raindrop.graphs.class_differences import ClassGraphs
 from raindrop.graphs.graph import SensorGraph
 from raindrop.graphs.layout import circle_places, sensor_places
 from raindrop.report.readings.cases import Filled
@@ -75,6 +76,22 @@ def class_graphs(by_class: Mapping[Any, SensorGraph], *, top: int = 50, warning:
         title = f"{names[1]} minus {names[0]}, {top} largest"
         _draw_graph(panels[-1], difference, top, _largest([difference], top), title)
     _warn(figure, warning)
+    return figure
+
+
+def class_differences(classes: ClassGraphs, *, top: int = 50, positions: Any = None) -> Figure:
+    """Each class's graph, then the differences that have evidence; orange where a sender helps more in the class.
+
+    positions: as of `graph`. A difference without edges is a sentence that says why.
+    """
+    graphs = list(classes.graphs.values())
+    differences = list(classes.differences.values())
+    place = None if positions is None else sensor_places(graphs[0].sensors, positions)
+    figure, panels = _panels(len(graphs) + len(differences), 4.6)
+    for part, axes in ((graphs, panels[: len(graphs)]), (differences, panels[len(graphs) :])):
+        for each, panel in zip(part, axes, strict=True):
+            _draw_graph(panel, each, top, _largest(part, top), each.name, place)
+    _warn(figure, classes.describe_stability() if classes.num_other_seeds else "")
     return figure
 
 

@@ -1,4 +1,4 @@
-"""Drift of the readings that a worker answers for, as gauges; samples are counted in groups, so that none waits long."""
+"""Drift of the readings that a worker answers for, as gauges; samples are counted in groups, so none waits long."""
 
 from __future__ import annotations
 

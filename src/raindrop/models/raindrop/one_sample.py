@@ -10,7 +10,7 @@ p the time encoding, k a head, j a rank of the message, m a member of the head.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -26,9 +26,6 @@ from raindrop.models.raindrop.messages import MAX_TARGET
 from raindrop.models.raindrop.nearby_messages import LINE_DECAYS, MAX_PAIR, PAIR_RATE, NearbyMessages
 from raindrop.models.raindrop.slots import PiecewiseLinear, Slots
 from raindrop.models.raindrop.temporal import TemporalAttention
-
-if TYPE_CHECKING:
-    from raindrop.models.raindrop.model import Raindrop
 
 Array = NDArray[Any]
 LOWEST, TINY = np.finfo(np.float32).min, np.finfo(np.float32).tiny
@@ -55,8 +52,8 @@ def fits(config: RaindropConfig, batch: Batch) -> bool:
     )
 
 
-def scores_of_one(model: Raindrop, batch: Batch) -> Tensor:
-    """(1, output): what `model(batch).scores` is."""
+def scores_of_one(model: Any, batch: Batch) -> Tensor:
+    """(1, output): what `model(batch).scores` is, for a `Raindrop`."""
     readings = _Readings(batch)
     p = _np(model.encode_time(batch.time, like=batch.value))  # (s, p)
     x = readings.value[:, None] * _np(model.embed.R).take(readings.sensor, axis=0)
@@ -67,7 +64,8 @@ def scores_of_one(model: Raindrop, batch: Batch) -> Tensor:
     slots, context = _slots(cast(Slots, model.slots), batch, readings)
     sample = np.concatenate([np.concatenate([z, agreement, slots], axis=1).ravel(), context])  # Sec. 3.4
     scores = torch.from_numpy(_head(model.head, sample, batch.statics.numpy()[0])[None])  # Sec. 3.5
-    return model.task.combine(scores) if model.config.head.members else scores
+    combined: Tensor = model.task.combine(scores) if model.config.head.members else scores
+    return combined
 
 
 class _Readings:

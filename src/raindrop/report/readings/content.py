@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -25,8 +25,11 @@ from raindrop.estimators.hidden_readings import (
 )
 from raindrop.estimators.imputer import Imputer
 from raindrop.estimators.readings import ReadingsEstimator
+from raindrop.estimators.sender_graphs import MAX_HIDDEN
 from raindrop.estimators.simple_baselines import simple_baseline
 from raindrop.report.card import Card
+from raindrop.report.graph_frames import effects_picture, with_places
+from raindrop.report.graph_picture import Frame, Picture
 from raindrop.report.readings.card import readings_card
 from raindrop.report.readings.cases import GapCase, gap_cases
 from raindrop.report.readings.gaps import CONTEXT, LONG, Window, choose, hidden_periods, silent_periods
@@ -38,6 +41,7 @@ HIDDEN_SHARE = 0.1  # of single readings, and of sensors
 HORIZON_SHARES = (0.25, 0.5, 1.0)
 FEW_SAMPLES = 10  # with fewer, a forecaster is judged at several times of each
 CUTOFFS = 20  # of all samples, where there are few
+MAX_PREDICTED, MIN_PREDICTED = 100_000, 1000  # for the graph: hidden readings times sensors; hidden readings
 
 
 @dataclass(frozen=True)
@@ -63,12 +67,15 @@ class ReadingsReport:
     """What could not be measured, and why."""
     cases: list[GapCase] = field(default_factory=list)
     passes_messages: bool = True
+    graph: Picture | None = None
+    """Whom the model needs to predict whom; None without data."""
 
 
 def report_on_readings(
     estimator: ReadingsEstimator,
     table: EventTable | None = None,
     *,
+    other_seeds: Sequence[ReadingsEstimator] = (),
     notes: Mapping[str, str] | None = None,
     cases: int = 24,
     seed: int = 0,
@@ -76,8 +83,9 @@ def report_on_readings(
 ) -> ReadingsReport:
     """Errors of an imputer or a forecaster on hidden readings, and gaps with what they were filled from.
 
-    Without a table, the report has the model card and the training history alone. notes: more lines for the model card;
-    cases: how many parts of samples can be selected on the page.
+    Without a table, the report has the model card and the training history alone. other_seeds: the same model trained
+    with other seeds; an edge of the sensor graph that does not recur in each of them is not shown. notes: more lines
+    for the model card; cases: how many parts of samples can be selected on the page.
     """
     if cases < 1:
         raise ConfigError(f"cases={cases}: a report shows at least one.")
@@ -112,9 +120,24 @@ def report_on_readings(
         num_readings=table.num_readings,
         passes_messages=_passes_messages(estimator),
     )
+    base = replace(base, graph=_graph([estimator, *other_seeds], table, seed))
     if isinstance(estimator, Forecaster):
         return _on_forecasts(base, estimator, table, cases, seed)
     return _on_gaps(base, cast(Imputer, estimator), table, cases, seed)
+
+
+def _graph(models: Sequence[Any], table: EventTable, seed: int) -> Picture:
+    """Whom the model needs to predict whom; where that cannot be measured, the picture says why."""
+    sensors = models[0].scaler_.sensors
+    number = int(np.clip(MAX_PREDICTED / len(sensors), MIN_PREDICTED, MAX_HIDDEN))
+    try:
+        effects = [each.sender_effects(table, seed=seed + at, max_hidden=number) for at, each in enumerate(models)]
+    except DataError as error:
+        return Picture(
+            sensors, [Frame("", [], f"There are no edges between sensors: nothing could be hidden. {error}")]
+        )
+    graph = effects[0].graph(other_seeds=effects[1:])
+    return with_places(effects_picture(effects[0], graph, unit=table.time_unit), table=table)
 
 
 def _on_gaps(base: ReadingsReport, imputer: Imputer, table: EventTable, num_cases: int, seed: int) -> ReadingsReport:

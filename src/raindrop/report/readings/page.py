@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raindrop.report.charts import PALETTE
+from raindrop.report.graph_page import SENDERS
+from raindrop.report.graph_picture import picture_html
 from raindrop.report.numbers import digits, quantity_text, share_text
 from raindrop.report.page import render
 from raindrop.report.readings.cases import COVERAGE, Filled, GapCase
@@ -41,11 +43,13 @@ def page(report: ReadingsReport) -> str:
         "readings/page.html",
         page_data(report),
         all_charts(report),
-        ("common.js", "readings/page.js"),
+        ("common.js", "graph.js", "readings/page.js"),
         report=report,
         metrics=METRICS,
         names=list(report.scores[0].metrics) if report.scores else [],
         horizons=has_horizons(report),
+        graph="" if report.graph is None else picture_html(report.graph),
+        graph_about=SENDERS,
         history_metrics=HISTORY,
         metric_text=lambda _, value: share_text(value),
     )
