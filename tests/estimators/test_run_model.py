@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from closeness import assert_close
 from learnable import QUICK, easy_table
 
 from raindrop import Classifier, DataError, EventTable
@@ -25,7 +26,8 @@ def test_outputs_and_probabilities_are_those_of_predict_proba(fitted, table, mon
     results = [(batch.num_samples, fitted.to_predictions(output)) for batch, output in fitted.run_model(table)]
     assert len(results) > 1
     assert all(len(probability) == number for number, probability in results)
-    np.testing.assert_array_equal(np.concatenate([row for _, row in results]), fitted.predict_proba(table))
+    # The library chooses its number of threads where it scores, so the two may round differently.
+    assert_close(np.concatenate([row for _, row in results]), fitted.predict_proba(table))
 
 
 def test_inference_mode_is_off_between_batches(fitted, table):
