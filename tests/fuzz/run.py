@@ -81,13 +81,23 @@ class Worker:
     def _answer(self, before: float, seconds: float) -> str:
         """The next line. On a busy machine only the seconds count in which the process worked, or waited."""
         while True:
-            started = time.monotonic()
             try:
                 return self.lines.get(timeout=seconds)
             except queue.Empty:
-                worked, passed = self.seconds() - before, time.monotonic() - started
-                if worked >= seconds or worked < 0.01 * passed:  # a process that works and does not get on, or waits
+                if self.seconds() - before >= seconds or not self._wants_to_run():
                     raise
+
+    def _wants_to_run(self) -> bool:
+        """Whether a thread of the process runs or waits for a core or a disk, not for something that never comes."""
+        for _ in range(10):
+            try:
+                tasks = Path(f"/proc/{self.process.pid}/task").glob("*/stat")
+                if any(task.read_text().rpartition(")")[2].split()[0] in "RD" for task in tasks):
+                    return True
+            except OSError:
+                return False
+            time.sleep(0.1)
+        return False
 
     def seconds(self) -> float:
         """Seconds of a core that the process has taken; 0 where the system does not say."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from kill_points import recorded
 from learnable import SENSORS, easy_table
 
 import raindrop as rd
@@ -73,6 +74,26 @@ def test_after_kill_9_and_replay_nothing_is_lost_and_nothing_counts_twice(classi
         assert_same(stream, pushed(rd.Stream(classifier), range(1, stream.offset + 1)))
         pushed(stream, range(1, stream.offset + 20))  # a producer that replays everything, and goes on
         assert_same(stream, pushed(rd.Stream(classifier), range(1, stream.offset + 1)))
+
+
+def test_killed_at_every_file_operation_it_has_every_push_once(classifier, tmp_path, monkeypatch):
+    monkeypatch.setattr(state_folder, "MIN_JOURNAL", 300)
+    (folder := tmp_path / "stream").mkdir()
+    acknowledged = {}
+    with recorded(folder, tmp_path / "states") as recording:
+        stream = rd.Stream.open(classifier, folder)
+        for number in range(1, 20):
+            pushed(stream, range(number, number + 1))
+            acknowledged[number] = len(recording.states)
+        assert stream._folder.generation > 1  # new states were written in between
+        stream.close()
+    assert len(recording.states) > 30
+    for at, state in enumerate(recording.states):
+        with rd.Stream.open(classifier, state.folder, sync=False) as again:
+            least = max((number for number, states in acknowledged.items() if states <= at), default=0)
+            assert least <= again.offset <= least + 1
+            if again.offset:
+                assert_same(again, pushed(rd.Stream(classifier), range(1, again.offset + 1)))
 
 
 @pytest.mark.parametrize("cut", [1, 9, 40])
