@@ -116,8 +116,9 @@ def _controls(picture: Picture) -> str:
     spans = "".join(
         f'<span data-frame="{at}"{" hidden" if at else ""}>{title}</span>' for at, title in enumerate(titles)
     )
-    shown = f'<output class="frame-title" aria-live="polite">{spans}</output>'
-    return f'<form class="graph-controls" autocomplete="off">{"".join(parts)}{shown}</form>'
+    if any(titles):
+        parts.insert(int(len(titles) > 1), f'<output class="frame-title" aria-live="polite">{spans}</output>')
+    return f'<form class="graph-controls" autocomplete="off">{"".join(parts)}</form>'
 
 
 # ---------------------------------------------------------------- the drawing
@@ -128,7 +129,7 @@ def _drawing(picture: Picture) -> str:
     if not any(frame.arrows for frame in picture.frames):
         return ""
     names = short_names([picture.sensors[at] for at in drawn])
-    font = 13 if len(drawn) <= 24 else 11 if len(drawn) <= 60 else 8
+    font = 18 if len(drawn) <= MAX_UPRIGHT else 14 if len(drawn) <= 24 else 11 if len(drawn) <= 60 else 8
     point = _points(picture, drawn, max(map(len, names), default=1) * font * 0.6)
     parts = [
         "<defs>"
@@ -151,7 +152,11 @@ def _drawing(picture: Picture) -> str:
         parts.append(f"<title>{escape(picture.sensors[at])}</title></circle>")
         parts.append(_label(name, x, y, font, len(drawn), on_circle, free))
     width = ' class="many"' if len(drawn) > MAX_ISOLATED else ""
-    return f'<svg viewBox="0 0 {SIZE} {SIZE}"{width} role="img" aria-label="sensor graph">{"".join(parts)}</svg>'
+    turned = on_circle and len(drawn) > MAX_UPRIGHT  # names above and below
+    heights = [30, SIZE - 30] if turned else [y for _, y in point.values()]
+    top, bottom = min(heights) - 30, max(heights) + 30
+    box = f"0 {top:.0f} {SIZE} {bottom - top:.0f}"
+    return f'<svg viewBox="{box}"{width} role="img" aria-label="sensor graph">{"".join(parts)}</svg>'
 
 
 def _points(picture: Picture, drawn: Sequence[int], room: float) -> dict[int, tuple[float, float]]:
@@ -161,8 +166,8 @@ def _points(picture: Picture, drawn: Sequence[int], room: float) -> dict[int, tu
         angle = -np.pi / 2 + 2 * np.pi * np.arange(len(drawn)) / max(len(drawn), 1)
         place = np.column_stack([np.cos(angle), np.sin(angle)]) * radius
     else:
-        place = picture.places[list(drawn)] * (1, -1) * (SIZE / 2 - 40)
-        place[:, 0] -= min(room, 100) / 2  # names stand to the right
+        place = picture.places[list(drawn)] * (1, -1) * (SIZE - 40 - room) / 2
+        place[:, 0] -= room / 2  # names stand to the right
     return {at: (SIZE / 2 + x, SIZE / 2 + y) for at, (x, y) in zip(drawn, place.tolist(), strict=True)}
 
 

@@ -37,6 +37,7 @@ except ImportError as error:
     raise MissingExtraError(error.name or "matplotlib", "plot", "Drawing plots") from None
 
 ORANGE, BLUE, INK, GREY = "#b4531a", "#1f5f8b", "#1a2433", "#9aa5b1"
+MANY = 40  # sensors: of more, those without a drawn edge have no name
 COLOURS = (ORANGE, BLUE, "#4b7f32", "#7a4b9c", "#8a6d00", "#b03060", "#008080", "#6b7785")
 
 
@@ -49,7 +50,7 @@ def graph(
     edges is one sentence that says why.
     """
     place = None if positions is None else sensor_places(sensor_graph.sensors, positions)
-    figure, (axes,) = _panels(1, 5.5)
+    figure, (axes,) = _panels(1, 5.5 if len(sensor_graph.sensors) <= MANY else 8.0)
     title = sensor_graph.name if title is None else title
     _draw_graph(axes, sensor_graph, top, _largest([sensor_graph], top), title, place)
     _warn(figure, warning)
@@ -303,11 +304,12 @@ def _draw_graph(
         axes.text(0.5, 0.5, sentence, ha="center", va="center", transform=axes.transAxes, parse_math=False)
         return
     on_map = place is not None
-    circle = circle_places(len(graph.sensors))
-    angle = np.zeros(len(circle)) if on_map else np.arctan2(circle[:, 1], circle[:, 0])
-    place = circle if place is None else place
-    number = {name: at for at, name in enumerate(graph.sensors)}
-    for sender, receiver, weight in reversed(graph.top(top).rows()):
+    edges = graph.top(top)
+    used = set(edges["sender"]) | set(edges["receiver"])
+    named = [name for name in graph.sensors if name in used or len(graph.sensors) <= MANY]
+    number = {name: at for at, name in enumerate(graph.sensors if on_map else named)}
+    place = circle_places(len(named)) if place is None else place
+    for sender, receiver, weight in reversed(edges.rows()):
         share = abs(weight) / largest
         axes.add_patch(
             FancyArrowPatch(
@@ -323,21 +325,34 @@ def _draw_graph(
                 shrinkB=4,
             )
         )
-    axes.plot(place[:, 0], place[:, 1], "o", color=INK, markersize=5)
-    for name, (x, y), turn in zip(graph.sensors, place, np.degrees(angle), strict=True):
-        left = x < -1e-9 and not on_map
+    axes.plot(place[:, 0], place[:, 1], "o", color=INK, markersize=5 if len(place) <= MANY else 2.5)
+    size = 8 if len(named) <= 24 else 6.5 if len(named) <= MANY else 5
+    taken: list[tuple[float, float, float]] = []  # names on a map: left, middle, width
+    for name in named:
+        x, y = place[number[name]]
+        width, height = 0.0055 * size * len(name), 0.01 * size
+        if on_map and any(abs(y - at) < height and x < left + wide and left < x + width for left, at, wide in taken):
+            continue
+        taken.append((x, y, width))
+        turn = 0.0 if on_map else float(np.degrees(np.arctan2(y, x)))
+        left_side = x < -1e-9 and not on_map
         axes.text(
             x + 0.04 if on_map else 1.08 * x,
             1.08 * y if not on_map else y,
             name,
-            rotation=(turn + 180 if left else turn) % 360,
+            rotation=(turn + 180 if left_side else turn) % 360,
             rotation_mode="anchor",
-            ha="right" if left else "left",
+            ha="right" if left_side else "left",
             va="center",
-            fontsize=8 if len(graph.sensors) <= 24 else 6.5,
+            fontsize=size,
             parse_math=False,
         )
-    axes.set(xlim=(-1.75, 1.75), ylim=(-1.75, 1.75), aspect="equal")
+    if len(named) < len(graph.sensors) and not on_map:
+        note = f"{len(graph.sensors) - len(named)} sensors without a drawn edge are left out"
+        axes.text(0.5, 0.0, note, ha="center", transform=axes.transAxes, fontsize=7, color=GREY)
+    edge = 1.75 if len(named) <= MANY else 1.45
+    low, high = (place.min(0) - 0.15, place.max(0) + (0.7, 0.15)) if on_map else (np.full(2, -edge), np.full(2, edge))
+    axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")
 
 
 def _attention(estimator: SampleEstimator, one: EventTable) -> tuple[NDArray[Any], NDArray[Any]] | None:
