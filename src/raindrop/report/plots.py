@@ -55,6 +55,16 @@ def graph(
     return figure
 
 
+def side_by_side(graphs: Mapping[str, SensorGraph], *, top: int = 50) -> Figure:
+    """Several graphs, each with widths on a scale of its own, such as planted edges and those that were found."""
+    if not graphs:
+        raise DataError("There is no graph to draw.")
+    figure, panels = _panels(len(graphs), 4.2)
+    for axes, (name, each) in zip(panels, graphs.items(), strict=True):
+        _draw_graph(axes, each, top, _largest([each], top), name)
+    return figure
+
+
 def class_graphs(by_class: Mapping[Any, SensorGraph], *, top: int = 50, warning: str = "") -> Figure:
     """The paper's figure: the mean graph of each class, with widths on one scale; of two classes also the difference.
 
@@ -320,7 +330,8 @@ def _draw_graph(
             fontsize=8 if len(graph.sensors) <= 24 else 6.5,
             parse_math=False,
         )
-    axes.set(xlim=(-1.75, 1.75), ylim=(-1.75, 1.75), aspect="equal")
+    span = 1.2 if on_map else 1.75  # names stand around a circle, and at the right of a place on a map
+    axes.set(xlim=(-span, 1.75), ylim=(-span, span), aspect="equal")
 
 
 def _attention(estimator: SampleEstimator, one: EventTable) -> tuple[NDArray[Any], NDArray[Any]] | None:
