@@ -5,13 +5,18 @@ LOWEST := .venv-lowest/bin
 # Networks as small as those of the tests gain nothing from a second thread, and two processes share the cores.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
-.PHONY: demo test quick lint unit test-cpus test-lowest fuzz benchmark clean
+.PHONY: demo test docs quick lint unit test-cpus test-lowest fuzz benchmark clean
 
 demo: .venv/installed
 	rm -rf demo
 	$(BIN)/raindrop demo --out demo
 
 test: lint unit
+
+# The documentation as a site in build/site: strict, links checked, tutorials run anew. `make test` builds it too.
+docs: .venv/installed-docs
+	OMP_NUM_THREADS=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "open build/site/index.html"
 
 # Everything but the tests marked slow: an answer within two minutes.
 quick: .venv/installed-test
@@ -51,7 +56,11 @@ benchmark: .venv/installed-test
 	touch $@
 
 .venv/installed-test: .venv/installed pyproject.toml
-	$(BIN)/pip install --quiet --editable '.[test,lint,plot,report,trees,log]'
+	$(BIN)/pip install --quiet --editable '.[test,lint,plot,report,trees,log,docs]'
+	touch $@
+
+.venv/installed-docs: .venv/installed pyproject.toml
+	$(BIN)/pip install --quiet --editable '.[docs,plot,report]'
 	touch $@
 
 # The report's tests open it in a browser. Where none can be had they are skipped, or fail where CI=true.

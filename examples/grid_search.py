@@ -1,4 +1,4 @@
-"""scikit-learn's tools over an EventTable."""
+"""scikit-learn's tools over an EventTable; single settings have flat names, such as train__epochs."""
 
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
@@ -8,8 +8,8 @@ from raindrop.datasets.synthetic import planted_graph
 table = planted_graph(200, times=20).table
 quick = {"train.epochs": 2, "train.holdout": 0.0}
 search = GridSearchCV(
-    rd.Classifier(),
-    {"config": [quick, {**quick, "model.observation_dim": 4}], "seed": [0, 1]},
+    rd.Classifier(config=quick),
+    {"train__learning_rate": [1e-3, 3e-3], "model__observation_dim": [4, 8]},
     scoring="roc_auc",
     cv=2,
 )

@@ -175,9 +175,14 @@ def states_csv(folder: Path) -> list[str]:
 
 
 def one_series(folder: Path) -> list[str]:
-    """One station, no sample column, no label."""
-    frame = readings().filter(pl.col("machine") == "m01").with_columns(moments().alias("timestamp"))
-    frame.pivot("name", index="timestamp", values="x").sort("timestamp").write_csv(folder / "station.csv")
+    """One station for ten days, no sample column, no label."""
+    rng = np.random.default_rng(5)
+    hours = np.sort(rng.uniform(0, 240, 300))
+    temp = 60 + np.sin(hours / 4) + rng.normal(0, 0.1, 300)
+    vib = np.where(rng.random(300) < 0.5, 1 + np.cos(hours / 4), np.nan)
+    stamps = [START + dt.timedelta(hours=float(hour)) for hour in hours]
+    frame = pl.DataFrame({"timestamp": stamps, "temp": temp.round(3), "vib": vib.round(3)})
+    frame.with_columns(pl.col("vib").fill_nan(None)).write_csv(folder / "station.csv")
     return [str(folder / "station.csv"), "--wide", "--time", "timestamp"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shlex
@@ -28,8 +29,6 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 DATA_FORMAT = (ROOT / "docs" / "data_format.md").read_text()
 IMPUTATION = (ROOT / "docs" / "imputation.md").read_text()
-SERVICE = (ROOT / "docs" / "service.md").read_text()
-MONITORING = (ROOT / "docs" / "monitoring.md").read_text()
 MAP = (ROOT / "docs" / "paper_map.md").read_text()
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
@@ -50,16 +49,19 @@ def test_every_example_runs(example, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_twelve_lines_of_the_readme_run(tmp_path):
+@pytest.mark.parametrize(("page", "most"), [("README.md", 6), ("docs/start.md", 13)])
+def test_the_python_of_the_first_pages_runs(page, most, tmp_path):
     from raindrop.datasets.synthetic import planted_graph
 
     planted_graph(120, times=15).table.write(tmp_path / "demo" / "data")
-    code = re.search(r"```python\n(.*?)```", README, re.S)[1].replace("Classifier(seed=0)", "Classifier(config=QUICK)")
+    code = re.search(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)[1]
+    code = code.replace("Classifier(seed=0)", "Classifier(config=QUICK)")
     assert "QUICK" in code
-    assert len([line for line in code.splitlines() if line.strip()]) <= 12
+    assert len([line for line in code.splitlines() if line.strip()]) <= most  # with the import
     done = run(["-c", 'QUICK = {"train.epochs": 1}\n' + code], tmp_path)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "predictions.parquet").exists()
+    assert (tmp_path / "runs" / "mine").exists()
+    assert (tmp_path / "predictions.parquet").exists() == (page != "README.md")
 
 
 def test_the_python_example_on_imputation_runs(tmp_path, monkeypatch):
@@ -91,14 +93,12 @@ def test_the_gaps_and_forecasts_of_the_readme_run():
     exec(code, {"QUICK": QUICK, "rd": raindrop, "train": train, "test": test})
 
 
-@pytest.mark.parametrize(
-    "page",
-    [README, IMPUTATION, DATA_FORMAT, SERVICE, MONITORING],
-    ids=["README", "imputation", "data", "service", "monitoring"],
-)
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/start.md", "docs/commands.md",
+                                  "docs/imputation.md", "docs/data_format.md", "docs/report.md", "docs/service.md",
+                                  "docs/monitoring.md", "docs/export.md"])  # fmt: skip
 def test_the_commands_of_a_page_exist_with_their_options(page):
-    lines = re.findall(r"^raindrop (.+?)(?:\s+#.*)?$", page, re.M)
-    assert len(lines) >= 3
+    lines = re.findall(r"^raindrop (.+?)(?:\s+#.*)?$", (ROOT / page).read_text(), re.M)
+    assert lines
     for line in lines:
         command, *words = shlex.split(line)
         target = app[command]
@@ -107,6 +107,38 @@ def test_the_commands_of_a_page_exist_with_their_options(page):
         names = {name for argument in target.assemble_argument_collection() for name in argument.names}
         for word in words:
             assert not word.startswith("--") or word in names, line
+
+
+def test_the_page_on_commands_has_every_command():
+    lines = re.findall(r"^raindrop (\S+)", (ROOT / "docs" / "commands.md").read_text(), re.M)
+    assert set(lines) == {name for name in app if not name.startswith("-")}
+
+
+def test_no_paragraph_of_the_readme_is_wider_than_a_screen():
+    for line in README.splitlines():
+        assert len(line) <= 126 or line.startswith(("|", "!")), line
+
+
+def test_the_picture_of_hidden_sensors_has_the_figures_of_the_results_page():
+    spec = importlib.util.spec_from_file_location("pictures", ROOT / "benchmarks" / "pictures.py")
+    pictures = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(pictures)
+    rows = pictures.read_table(pictures.SECTION, pictures.HEADING)
+    shown = (ROOT / "docs" / "hidden_sensors.svg").read_text()
+    for name, (label, _, _) in pictures.ROWS.items():
+        assert f">{rows[name][-1][0]:.1f}  {label}<" in shown, "run: python benchmarks/pictures.py hidden-sensors ..."
+    ours, trees = rows["Raindrop tuned"], rows["Trees"]
+    for number in (ours[0][0], ours[-1][0], trees[0][0], trees[-1][0]):
+        assert f"{number}" in README
+
+
+@pytest.mark.parametrize("picture", sorted((ROOT / "docs").rglob("*.svg")), ids=lambda path: path.name)
+def test_a_picture_is_text_and_loads_nothing(picture):
+    text = picture.read_text()
+    assert "<svg" in text
+    assert "<image" not in text
+    assert "<script" not in text
+    assert not re.search(r"(?:href|src)=\"(?!#)", text)
 
 
 def test_the_architecture_page_names_every_room_and_no_other():
@@ -136,7 +168,7 @@ def test_the_paper_map_names_code_and_tests_that_exist():
 
 
 def test_links_between_documents_lead_somewhere():
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
             if not target.startswith("http"):
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"

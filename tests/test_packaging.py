@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -104,3 +105,32 @@ def test_the_installed_command_helps_trains_and_predicts(environment: Path, tmp_
     assert "wrote the model to run" in trained
     run(raindrop, "predict", "run", "data", "--out", "predictions.csv", folder=tmp_path)
     assert pl.read_csv(tmp_path / "predictions.csv")["sample"].to_list() == table.ids
+
+
+@pytest.mark.slow
+def test_the_wheel_without_extras_runs_fit_on_a_csv(environment: Path, tmp_path: Path) -> None:
+    """As after `pip install raindrop-ts`: what only extras bring is not there, and no page is the only difference."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    distributions = {Requirement(text).name for each in extras.values() for text in each}
+    named = {"mlflow-skinny": "mlflow", "mkdocs-material": "material", "pytest-xdist": "xdist"}
+    left_out = {named.get(name, name.replace("-", "_")) for name in distributions}
+    assert {"bokeh", "jinja2", "lightgbm", "matplotlib", "pandas", "pyarrow", "tensorboard"} <= left_out
+    bare = tmp_path / "packages"
+    bare.mkdir()
+    for entry in {entry for kind in ("purelib", "platlib") for entry in Path(sysconfig.get_path(kind)).iterdir()}:
+        if not {re.split(r"[-.]", entry.name)[0].lower()} & (left_out | {"raindrop", "raindrop_ts"}):
+            (bare / entry.name).symlink_to(entry)
+    (packages,) = environment.parent.glob("lib/python*/site-packages")
+
+    table = easy_table(48, classes=("ill", "well"))
+    events = table.events().with_columns(pl.col("sensor").cast(pl.String))
+    events.join(table.samples.select("sample", "label"), on="sample").write_csv(tmp_path / "readings.csv")
+    script = (
+        f"import sys\nsys.path[:0] = [{str(packages)!r}, {str(bare)!r}]\nfrom raindrop.cli.app import main\n"
+        "main(['fit', 'readings.csv', '--label', 'label', '--minutes', '0.02', '--out', 'first'])\n"
+        "assert 'pandas' not in sys.modules and 'matplotlib' not in sys.modules\n"
+    )
+    shown = run(environment / "python", "-S", "-c", script, folder=tmp_path)
+    assert "wrote the best model, 'trees', to first" in shown
+    assert "no page: Writing a report needs the package" in shown
+    assert (tmp_path / "first" / "model.safetensors").exists()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 
+import numpy as np
 import polars as pl
 import pytest
 
 from raindrop import EventTable, load
 from raindrop.cli.app import main
+from raindrop.cli.demo_correlations import lagged_correlations
 from raindrop.cli.demo_graph import show_sensor_graph
 
 
@@ -17,10 +19,12 @@ def test_the_demo_writes_a_table_a_model_predictions_edges_and_a_report(tmp_path
     out = tmp_path / "demo"
     main(["demo", "--out", str(out), "--samples", "150"])
     printed = capsys.readouterr().out
-    assert "Raindrop" in printed
-    assert "trees" in printed
-    assert "AUPRC (coupled)" in printed
-    for graph in ("information_graphs", "probe_graph", "Eq. 3", "correlation"):
+    for model in ("lagged correlations of all pairs, logistic regression", "trees", "transformer", "Raindrop"):
+        assert model.split()[0] in printed
+    assert "AUROC (coupled)" in printed
+    for column in ("all sensors", "25% failing", "50% failing"):
+        assert column in printed
+    for graph in ("information_graphs", "Eq. 3", "lagged correlation"):
         assert graph in printed
     assert "recovery of its 7 planted edges" in printed
     assert "lagged correlation" in printed
@@ -34,6 +38,9 @@ def test_the_demo_writes_a_table_a_model_predictions_edges_and_a_report(tmp_path
     assert "open it in any browser" in printed
     page = (out / "report.html").read_text()
     assert "Trees" in page
+    assert "Transformer" in page
+    picture = (out / "planted_and_found.svg").read_text()
+    assert picture.count("<svg") == 1
     assert "Planted edges" in page
     assert (
         pl.read_parquet(out / "run" / "split.parquet")["part"].value_counts().sort("count")["count"].to_list()[-1]
@@ -45,12 +52,17 @@ def test_without_the_packages_for_the_report_the_demo_skips_it(tmp_path, capsys,
     def last_step(folder, out, *rest):
         assert (folder / "run" / "model.json").exists()
         assert not out.exists()  # it appears with everything in it
-        show_sensor_graph(folder, out, 4.0, *rest[1:])
+        return show_sensor_graph(folder, out, 4.0, *rest[1:])
 
     monkeypatch.setattr("raindrop.cli.demo.show_sensor_graph", last_step)
     monkeypatch.setitem(sys.modules, "bokeh", None)
+    monkeypatch.delitem(sys.modules, "raindrop.report.plots", raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.axes", None)
     main(["demo", "--out", str(tmp_path / "demo"), "--samples", "60"])
-    assert "No report" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "No report" in shown
+    assert "No picture" in shown
     assert not (tmp_path / "demo/report.html").exists()
 
 
@@ -61,3 +73,17 @@ def test_the_demo_does_not_overwrite(tmp_path, capsys):
     assert done.value.code == 1
     assert "exists already" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+def test_correlations_find_a_linear_follower_and_a_sensor_without_readings_counts_as_0():
+    time = np.tile(np.arange(0, 24, 0.5), 4)
+    wave = np.sin(np.arange(0, 24, 0.5))
+    sensor = np.repeat(["a", "b"], 48)
+    values = [np.concatenate([wave, wave]), np.concatenate([wave, -wave])]
+    sample = np.repeat(["one", "two"], 96)
+    table = EventTable.from_columns(sample, time, np.tile(sensor, 2), np.concatenate(values), sensors=("a", "b", "c"))
+    features = lagged_correlations(table)
+    assert features.shape == (2, 4 * 6)
+    first, second = features.reshape(2, 4, 6)[:, 0]  # pairs ab ac ba bc ca cb, without a lag
+    assert first == pytest.approx([1, 0, 1, 0, 0, 0], abs=0.02)
+    assert second == pytest.approx([-1, 0, -1, 0, 0, 0], abs=0.02)

@@ -242,3 +242,13 @@ def test_report_on_data_of_a_classifier_names_the_command_for_it(folders, tmp_pa
         main(["report", str(folders / "run1"), str(folders / "data"), "--out", str(tmp_path / "r.html")])
     assert f"'raindrop explain {folders / 'run1'} {folders / 'data'} --out report.html'" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_importance_of_each_sensor_is_on_the_page(report, text, table):
+    read = {table.sensors[code] for code in set(table.sensor[table.rows()].tolist())}
+    assert {row["name"] for row in report.importances.rows if row["kind"] == "sensor"} == read
+    assert report.importances.samples == len(table)
+    section = text[text.index('id="importances"') : text.index('id="explorer"')]
+    assert section.count("<tr>") == 1 + len(report.importances.rows)
+    assert "worse by" in section
+    assert "hide each other" in section

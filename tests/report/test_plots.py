@@ -145,3 +145,17 @@ def test_scores_are_the_curves_of_scikit_learn(model, table):
         plots.scores(np.zeros(4), {"a": np.full((4, 2), 0.5)})
     with pytest.raises(DataError, match="shape"):
         plots.scores(truth, {"a": probability[:3]})
+
+
+def test_graphs_side_by_side_each_have_a_scale_of_their_own():
+    names = ("a_b", "$x$", "c")
+    planted = SensorGraph(names, np.eye(3, k=1, dtype=np.float32), "planted")
+    found = SensorGraph(names, 0.01 * planted.weights, "found")
+    figure = plots.side_by_side({"planted $": planted, "found": found})
+    assert {"planted $", "found", "$x$"} <= set(painted(figure))
+    first, second = figure.axes
+    widths = [[arrow.get_linewidth() for arrow in arrows(axes)] for axes in (first, second)]
+    assert widths[0] == pytest.approx(widths[1])
+    assert len(widths[0]) == 2
+    with pytest.raises(DataError, match="no graph"):
+        plots.side_by_side({})

@@ -261,6 +261,23 @@ def test_with_40_sensors_no_column_of_a_table_is_cut_off_and_no_name_breaks_insi
     assert tab.evaluate(broken) == []
 
 
+def test_where_names_do_not_fit_around_the_circle_those_of_the_strongest_edges_are_shown(opened):
+    tab = opened("wide", 1300)
+    assert len(tab.evaluate("model('graph-class-labels').data.text")) == 40
+    edges = "[{u: 0, v: 1, w: 1}, {u: 5, v: 6, w: -3}, {u: 20, v: 21, w: 2}]"
+    assert tab.evaluate(f"[...named({edges}, 1000, 10)].length") == 40
+    assert tab.evaluate(f"[...named({edges}, 10, 10)]") == [5, 20]  # names must be one radian apart
+    tab.page.fill("#search", "FiO2 1")
+    assert tab.evaluate(f"[...named({edges}, 10, 10)]")[0] == tab.evaluate("data.sensors.indexOf('FiO2 1')")
+
+
+def test_at_first_two_edges_for_each_sensor_are_shown_but_not_many_more_than_100(opened):
+    tab = opened("wide", 1300)
+    for sensors, least, most in ((2, 2, 2), (5, 10, 10), (40, 80, 82), (200, 100, 140)):
+        shown = sensors * (sensors - 1) * (1 - tab.evaluate(f"firstHidden({sensors})") / 100)
+        assert least <= round(shown) <= most
+
+
 def test_static_attributes_have_few_digits(opened):
     tab = opened("wide", 1300)
     facts = dict(

@@ -7,6 +7,7 @@ from awkward import awkward_table
 from learnable import easy_table
 
 from raindrop.table.event_table import EventTable
+from raindrop.table.overview import overview
 
 
 def test_the_html_summary_says_what_is_in_the_table():
@@ -52,3 +53,14 @@ def test_frames_of_polars_and_pandas_have_the_same_readings():
     assert frame["sample"].tolist() == table.to_polars()["sample"].to_list()
     assert frame["sensor"].tolist() == table.to_polars()["sensor"].to_list()
     assert EventTable.from_frames(frame, table.samples).fingerprint == table.fingerprint
+
+
+def test_an_overview_in_a_notebook_says_what_the_terminal_says() -> None:
+    look = overview(awkward_table())
+    html = look._repr_html_()
+    assert (
+        repr(look) == f"Overview({look.samples:,} samples, {len(look.sensors):,} sensors, {look.readings:,} readings)"
+    )
+    assert "readings per sample" in html
+    assert "missingness alone" in html.lower()
+    assert "<script" not in html

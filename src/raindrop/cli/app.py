@@ -21,6 +21,7 @@ from raindrop.cli.download import download
 from raindrop.cli.export import export
 from raindrop.cli.fit import fit
 from raindrop.cli.graph import graph
+from raindrop.cli.importances import importances
 from raindrop.cli.models import models, settings
 from raindrop.cli.monitor import monitor
 from raindrop.cli.readings import forecast, impute
@@ -133,7 +134,7 @@ def _print_warning(
 
 
 @app.command
-def demo(*, out: Path = Path("demo"), samples: int = 2000, seed: int = 0) -> None:
+def demo(*, out: Path = Path("demo"), samples: int = 1500, seed: int = 0) -> None:
     """End-to-end demo on synthetic data with a planted sensor graph: train, compare, recover the graph, predict.
 
     Args:
@@ -160,6 +161,7 @@ app.command(download)
 app.command(benchmark)
 app.command(models)
 app.command(settings)
+app.command(importances)
 app.command(explain)
 app.command(report)
 app.command(sign)

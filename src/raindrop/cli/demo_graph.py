@@ -8,15 +8,18 @@ from rich.console import Console
 from rich.table import Table
 
 from raindrop.datasets.asynchronous import delayed_sensors
-from raindrop.graphs.informed import sensor_graph
+from raindrop.datasets.synthetic import PlantedGraph
+from raindrop.graphs.informed import InformedGraph, sensor_graph
 from raindrop.graphs.recovery import lagged_correlation, recovery
 from raindrop.report.graph_page import write_graph_page
 
 
-def show_sensor_graph(folder: Path, out: Path, days: float, seed: int, console: Console) -> None:
+def show_sensor_graph(
+    folder: Path, out: Path, days: float, seed: int, console: Console
+) -> tuple[PlantedGraph, InformedGraph]:
     """Make a long series with planted edges, find them, compare with correlation, write table and page.
 
-    They are written to `folder`, which will be called `out`.
+    They are written to `folder`, which will be called `out`. Returns what was planted and what was found.
     """
     planted = delayed_sensors(days, seed=seed)
     table = planted.table
@@ -37,3 +40,4 @@ def show_sensor_graph(folder: Path, out: Path, days: float, seed: int, console: 
     console.print(scores)
     page = write_graph_page(graph, folder / "graph.html", unit=table.time_unit)
     console.print(f"Wrote the graph to {out / page.name}; open it in any browser.")
+    return planted, graph

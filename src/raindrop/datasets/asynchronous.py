@@ -1,8 +1,8 @@
-"""Synthetic long series with a planted directed graph: sensors on clocks of their own, with gaps and lagged influence.
+"""Synthetic data with a planted directed graph: sensors on clocks of their own, with gaps and lagged influence.
 
-Along a planted edge u -> v, v follows u with a lag of some hours. Each sensor also fluctuates on its own, is read at
-irregular times that no other sensor shares, and is silent for hours now and then. What u measured before v's gap ends
-says what v would have measured, so messages fill a gap better than a line through it.
+Along a planted edge u -> v, v follows u with a lag of some hours. Each sensor is read at irregular times that no other
+sensor shares, and is silent for hours now and then. `delayed_sensors` is one long series without labels;
+`delayed_samples` are many short ones, whose class says whether v follows the u that is measured.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ STEP = 0.1  # hours
 MEMORY = 8.0  # hours after which a fluctuation has decayed to a third
 OWN, NOISE = 0.55, 0.08  # standard deviations of a receiver's own fluctuations and of the reading error
 LAGS = (1.0, 4.0)  # hours, the shortest and the longest
+SAMPLE_LAGS = (0.5, 2.0)  # hours, in short samples
+PERIODS = (4.0, 16.0)  # hours, of the waves in short samples
 
 
 def delayed_sensors(
@@ -77,6 +79,93 @@ def delayed_sensors(
         )
     table = EventTable.from_frames(pl.concat(frames), sensors=names)
     return PlantedGraph(table, tuple((names[place[u]], names[place[v]]) for u, v in chosen))
+
+
+def delayed_samples(
+    num_samples: int = 2000,
+    *,
+    num_sensors: int = 8,
+    num_edges: int = 4,
+    hours: float = 36.0,
+    interval: float = 0.8,
+    gaps: float = 0.15,
+    seed: int = 0,
+) -> PlantedGraph:
+    """Samples whose label says whether sensors follow each other, with `num_edges` planted edges between pairs.
+
+    Along an edge u -> v, v is |u + 0.3| as u was half an hour to two hours before, up to scale and noise; it correlates
+    little with u. In samples of the class "coupled" it is the u that is measured, in the class "apart" an unobserved
+    copy of it. A single sensor has the same distribution in both classes. Each sensor of each sample is read about
+    every `interval` hours on a clock of its own; `gaps` is the share of its time that lies in one gap, and one in ten
+    sensors of a sample is never read.
+    """
+    if num_edges < 1 or 2 * num_edges > num_sensors:
+        raise ConfigError(f"{num_edges} edges need at least {2 * max(num_edges, 1)} sensors, not {num_sensors}.")
+    if num_samples < 1 or seed < 0 or interval <= 0 or hours <= 4 * interval or not 0 <= gaps < 0.9:
+        raise ConfigError(
+            f"Samples need 1 sample, a seed from 0 on, a positive interval of less than a quarter of the hours and a "
+            f"share of gaps below 0.9, not {num_samples}, {seed}, {interval} in {hours} and {gaps}."
+        )
+    rng = np.random.default_rng(seed)
+    names = [f"sensor {at + 1:02d}" for at in range(num_sensors)]
+    ends = rng.permutation(num_sensors)[: 2 * num_edges].reshape(num_edges, 2)
+    lags = rng.uniform(*SAMPLE_LAGS, num_edges)
+    coupled = rng.random(num_samples) < 0.5
+    waves = [_Waves(num_samples, rng) for _ in range(num_sensors)]
+    hidden = [_Waves(num_samples, rng) for _ in range(num_edges)]
+    level, unit = rng.normal(0, 50, num_sensors), rng.lognormal(0, 1, num_sensors)
+    edge_of = {int(v): (edge, int(u)) for edge, (u, v) in enumerate(ends.tolist())}
+    ids = pl.Series([f"sample {number:05d}" for number in range(num_samples)])
+    frames = []
+    for v in range(num_sensors):
+        owner, time = _clocks(num_samples, hours, interval, gaps, rng)
+        if v in edge_of:
+            edge, u = edge_of[v]
+            before = time - lags[edge]
+            driver = np.where(coupled[owner], waves[u].at(owner, before), hidden[edge].at(owner, before))
+            signal = (np.abs(driver + 0.3) - 0.834) / 0.628  # mean 0 and variance 1 for a normal driver
+        else:
+            signal = waves[v].at(owner, time)
+        value = signal + 0.15 * rng.standard_normal(len(time))
+        frames.append(
+            pl.DataFrame(
+                {
+                    "sample": ids.gather(owner),
+                    "time": time.round(4),
+                    "sensor": names[v],
+                    "value": value * unit[v] + level[v],
+                }
+            )
+        )
+    samples = pl.DataFrame({"sample": ids, "label": np.where(coupled, "coupled", "apart")})
+    table = EventTable.from_frames(pl.concat(frames), samples, label="label", sensors=names, duplicates="last")
+    return PlantedGraph(table, tuple((names[u], names[v]) for u, v in ends.tolist()))
+
+
+class _Waves:
+    """A smooth random curve for each sample, about standard normal at every time."""
+
+    def __init__(self, num_samples: int, rng: np.random.Generator, waves: int = 6):
+        self.frequency = 2 * np.pi / rng.uniform(*PERIODS, (num_samples, waves))
+        self.phase = rng.uniform(0, 2 * np.pi, (num_samples, waves))
+
+    def at(self, owner: NDArray[np.int64], time: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Its values at these times of these samples."""
+        angle = self.frequency[owner] * time[:, None] + self.phase[owner]
+        curve: NDArray[np.float64] = np.cos(angle).sum(1) * np.sqrt(2 / angle.shape[1])
+        return curve
+
+
+def _clocks(
+    num_samples: int, hours: float, interval: float, gaps: float, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Sample and time of each reading of one sensor: irregular, with a gap in each sample, in one of ten not at all."""
+    steps = rng.uniform(0.5, 1.5, (num_samples, int(2 * hours / interval))) * interval
+    time = np.cumsum(steps, axis=1)
+    start = rng.uniform(0, hours * (1 - gaps), (num_samples, 1))
+    silent = (time >= start) & (time < start + gaps * hours)
+    owner, at = np.nonzero((time < hours) & ~silent & (rng.random((num_samples, 1)) >= 0.1))
+    return owner, time[owner, at]
 
 
 def _fluctuation(steps: int, rng: np.random.Generator) -> NDArray[np.float64]:

@@ -15,6 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from raindrop.errors import ConfigError
+from raindrop.graphs.graph import SensorGraph
 from raindrop.table.event_table import EventTable
 
 HOURS = 48.0
@@ -35,6 +36,10 @@ class PlantedGraph:
         for sender, receiver in self.edges:
             adjacency[names.index(sender), names.index(receiver)] = True
         return adjacency
+
+    def graph(self, name: str = "planted") -> SensorGraph:
+        """The true edges as a graph, each with weight 1."""
+        return SensorGraph(self.table.sensors, self.adjacency().astype(np.float32), name)
 
 
 def planted_graph(

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
+import polars as pl
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
@@ -18,6 +19,7 @@ from raindrop.batch.collate import Collator, in_order
 from raindrop.batch.host import to_numpy
 from raindrop.errors import ConfigError, DataError, ResumeError, format_count
 from raindrop.estimators.base import Estimator
+from raindrop.estimators.importances import Method, importances
 from raindrop.estimators.inputs import WEIGHT, no_holdout_warning, require_table, shared_times_warning, with_weights
 from raindrop.graphs.empty import WEIGHTS_REASON
 from raindrop.graphs.graph import SensorGraphs
@@ -154,6 +156,25 @@ class SampleEstimator(Estimator):
         """Every metric of the task on a labelled table."""
         truth = self.truth(self._nonempty(X))
         return self.task_.evaluate(truth, self.predictions(X))
+
+    def importances(
+        self,
+        X: EventTable,
+        *,
+        method: Method = "permutation",
+        metric: str | None = None,
+        repeats: int = 5,
+        seed: int = 0,
+    ) -> pl.DataFrame:
+        """How much worse the metric is without what each sensor, and each static, says: largest first.
+
+        method: "permutation" gives every sample the sensor's readings of another sample, `repeats` times and averaged;
+        "occlusion" removes them, which also tells the model that they are missing. metric: the task's first where not
+        given. Columns: name, kind (sensor or static), metric, importance, low and high (a 95 % interval over samples
+        and permutations), without (the metric then). Sensors that say the same hide each other's importance.
+        """
+        self._require_fitted()
+        return importances(self, self._nonempty(X), method=method, metric=metric, repeats=repeats, seed=seed)
 
     def embed(self, X: EventTable) -> NDArray[np.float32]:
         """(samples, z): the embedding of each sample before the statics and the head."""

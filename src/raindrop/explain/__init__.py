@@ -1,4 +1,7 @@
-"""Explanations of a fitted model: information graphs, linear probes, occlusion, attention and faithfulness."""
+"""Explanations of a fitted model: information graphs, linear probes, occlusion, attention and faithfulness.
+
+Global importances are a method of the estimators (`estimator.importances`).
+"""
 
 from raindrop.explain.faithfulness import faithfulness
 from raindrop.explain.information import attention_over_time, information_graphs

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +20,11 @@ from raindrop.graphs.export import WRITERS, network, write_frame, writer_for
 if TYPE_CHECKING:
     import networkx
 
+SHOWN = 10  # edges in a notebook
 EDGES = {"sender": pl.String, "receiver": pl.String, "weight": pl.Float32}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SensorGraph:
     """A directed graph of named sensors: weights[u, v] is the weight of the edge from sensor u to sensor v.
 
@@ -40,6 +42,20 @@ class SensorGraph:
         shape = (len(self.sensors),) * 2
         if self.weights.shape != shape:
             raise DataError(f"A graph of {shape[0]} sensors has weights of shape {shape}, not {self.weights.shape}.")
+
+    def __repr__(self) -> str:
+        name = f" '{self.name}'" if self.name else ""
+        number = int(np.count_nonzero(self._between()))
+        return f"{type(self).__name__}{name}({len(self.sensors):,} sensors, {number:,} edge{'s' * (number != 1)})"
+
+    def _repr_html_(self) -> str:
+        """In a notebook: a line about the graph, and its strongest edges."""
+        shown = escape(self.describe_empty()) or self._shown_edges()._repr_html_()
+        return f"<div><strong>{escape(repr(self))}</strong>{shown}</div>"
+
+    def _shown_edges(self) -> pl.DataFrame:
+        """What a notebook shows."""
+        return self.top(SHOWN)
 
     @property
     def is_empty(self) -> bool:
@@ -129,7 +145,7 @@ class SensorGraph:
         return np.where(np.eye(len(self.sensors), dtype=bool), np.float32(0), self.weights)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SensorGraphs(Mapping[str, SensorGraph]):
     """One graph per sample, by sample id."""
 
@@ -146,6 +162,14 @@ class SensorGraphs(Mapping[str, SensorGraph]):
                 f"Graphs of {shape[0]:,} samples and {shape[1]} sensors have weights of shape {shape}, "
                 f"not {self.weights.shape}."
             )
+
+    def __repr__(self) -> str:
+        return f"SensorGraphs({len(self):,} samples, {len(self.sensors):,} sensors)"
+
+    def _repr_html_(self) -> str:
+        """In a notebook: a line about the graphs, and the strongest edges of their mean."""
+        mean = self.mean()._repr_html_() if len(self) else ""
+        return f"<div><strong>{escape(repr(self))}</strong>{mean}</div>"
 
     def __getitem__(self, sample: str) -> SensorGraph:
         if sample not in self._position:

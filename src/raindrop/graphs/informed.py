@@ -14,7 +14,7 @@ from scipy import stats
 
 from raindrop.errors import ConfigError, DataError
 from raindrop.graphs.export import write_frame
-from raindrop.graphs.graph import SensorGraph
+from raindrop.graphs.graph import SHOWN, SensorGraph
 from raindrop.graphs.lagged import BLOCKS, MIN_ROWS, Lagged, Receiver
 from raindrop.graphs.past import Floats, Past
 from raindrop.graphs.permutation import table_groups
@@ -36,7 +36,7 @@ EVIDENCE = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class InformedGraph(SensorGraph):
     """Which sensors inform which: edges with evidence.
 
@@ -57,6 +57,9 @@ class InformedGraph(SensorGraph):
     """(u, v) the weights of all pairs, whether or not there is evidence; to rank pairs."""
     untested: tuple[str, ...] = ()
     """Sensors with too few readings to be a receiver."""
+
+    def _shown_edges(self) -> pl.DataFrame:
+        return self.edge_evidence().head(SHOWN)
 
     def ranking(self, kind: Literal["all", "lagged"] = "all") -> SensorGraph:
         """The graph of all pairs, also those without evidence; only to compare with known edges.

@@ -20,6 +20,22 @@ from raindrop.table.event_table import EventTable
 from raindrop.table.hide import hide_random_sensors
 
 HIDDEN_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
+MAX_OCCLUDED = 5_000_000  # readings that the model sees while sensors are left out one by one
+MIN_OCCLUDED = 100  # samples
+
+
+@dataclass(frozen=True)
+class Importances:
+    """How much worse the first metric is without each sensor, and on how many samples that was measured."""
+
+    rows: list[dict[str, Any]]
+    """The rows of `estimator.importances`, largest first."""
+    samples: int
+
+    @property
+    def largest(self) -> float:
+        """The longest bar."""
+        return max((row["importance"] for row in self.rows if row["importance"] > 0), default=0.0)
 
 
 @dataclass(frozen=True)
@@ -44,6 +60,7 @@ class Report:
     section: Section | None = None
     coverage: list[Coverage] = field(default_factory=list)
     """Of sets or intervals; empty where the model was fitted without validation samples."""
+    importances: Importances | None = None
     graph_views: list[GraphView] = field(default_factory=list)
     cases: list[Case] = field(default_factory=list)
     case_positions: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -116,6 +133,7 @@ def report_on(
         },
         section=view.section(truth, scores, regions),
         coverage=[row for share in regions for row in view.coverage(truth, regions[share], share)],
+        importances=_importances(estimator, table, seed),
         graph_views=views,
         cases=cases(
             estimator, view, table[chosen], truth[chosen], None if region is None else region[chosen], MAX_READINGS
@@ -134,6 +152,15 @@ def _score(name: str, estimator: SampleEstimator, view: TaskView, table: EventTa
         robustness.append(task.bootstrap(truth, partial, [first], seed=seed)[first])
     metrics = task.bootstrap(truth, predicted, view.metrics, seed=seed)
     return Score(name, metrics, robustness, predicted, view.by_column(truth, predicted, seed))
+
+
+def _importances(estimator: SampleEstimator, table: EventTable, seed: int) -> Importances:
+    """By occlusion, on as many samples, drawn at random, as take little time."""
+    readings = table.num_readings / len(table) * len(np.unique(table.sensor[table.rows()]))
+    most = max(MIN_OCCLUDED, int(MAX_OCCLUDED / max(readings, 1)))
+    chosen = np.sort(np.random.default_rng(seed).permutation(len(table))[:most])
+    frame = estimator.importances(table[chosen], method="occlusion", seed=seed)
+    return Importances(frame.fill_nan(None).drop_nulls("importance").rows(named=True), len(chosen))
 
 
 def _regions(estimator: SampleEstimator, view: TaskView, table: EventTable) -> dict[float, NDArray[Any]]:

@@ -1,8 +1,14 @@
 const width = data.sensors.length;
 const compares = data.groups.length > 1;  // the graphs of classes
-// What is selected on the page. `hidden` is a share in %, at first such that about two edges per sensor remain.
+// The share of edges, in %, that is hidden at first: two edges for each sensor are left, but not many more than 100.
+function firstHidden(number = width) {
+  const left = Math.min(2 / Math.max(number - 1, 1), 100 / Math.max(number * (number - 1), 1));
+  return Math.max(0, Math.floor(1000 * (1 - left)) / 10);
+}
+
+// What is selected on the page.
 const state = {
-  view: 0, code: data.main_group, hidden: Math.max(0, Math.round(200 * (1 - 2 / Math.max(width - 1, 1))) / 2),
+  view: 0, code: data.main_group, hidden: firstHidden(),
   search: null, sample: 0, sensor: 0, output: 0,
 };
 
@@ -41,9 +47,26 @@ function curve(u, v) {
 
 // The circle is as large as the longest name leaves room for.
 function fit(name, font) {
-  const size = byId(name).clientWidth || 300, longest = Math.max(...data.short.map((text) => text.length));
-  const room = Math.max(size / 2 - longest * font * 0.56 - 2, size / 6);
+  const size = byId(name).clientWidth || 300, pen = document.createElement("canvas").getContext("2d");
+  pen.font = `${font}px ${getComputedStyle(document.body).fontFamily}`;
+  const longest = Math.max(...data.short.map((text) => pen.measureText(text).width));
+  const room = Math.max(size / 2 - longest - 4, size / 6);
   for (const axis of ["x", "y"]) model(`${name}-${axis}`).setv({ start: -0.56 * size / room, end: 0.56 * size / room });
+  return room;
+}
+
+// The sensors whose names are shown: all where there is room on a circle of `radius`, else those with the strongest edges.
+function named(drawn, radius, font) {
+  const strength = new Array(width).fill(0);
+  for (const edge of drawn) for (const at of [edge.u, edge.v]) strength[at] += Math.abs(edge.w);
+  if (state.search !== null) strength[state.search] = Infinity;
+  const apart = font / radius, angles = data.place.map(([x, y]) => Math.atan2(y, x)), shown = [];
+  if (2 * Math.PI / width >= apart) return new Set(data.place.keys());
+  for (const at of strength.map((_, at) => at).sort((a, b) => strength[b] - strength[a])) {
+    const free = (other) => { const gap = Math.abs(angles[at] - angles[other]); return Math.min(gap, 2 * Math.PI - gap) >= apart; };
+    if (strength[at] > 0 && shown.every(free)) shown.push(at);
+  }
+  return new Set(shown);
 }
 
 // Draws a graph, or where it has no edges shows the sentence `empty` in its place. Edges that are not among the
@@ -73,7 +96,7 @@ function drawGraph(name, edges, empty, largest, colour, difference = false, recu
   source.data = columns;
   model(`${name}-heads`).data = heads;
   const font = width > 40 ? 9 : width > 24 ? 10 : byId(name).clientWidth < 340 ? 11 : 13;
-  fit(name, font);
+  const withName = named(drawn.filter(touches), fit(name, font), font);
   const active = new Set(drawn.filter(touches).flatMap((edge) => [edge.u, edge.v]));
   const nodes = { x: [], y: [], color: [], size: [], sensor: [] };
   const labels = { x: [], y: [], angle: [], align: [], text: [], color: [], font: [] };
@@ -81,6 +104,7 @@ function drawGraph(name, edges, empty, largest, colour, difference = false, recu
     const isSearched = at === state.search, isLit = state.search === null || active.has(at) || isSearched;
     nodes.x.push(x); nodes.y.push(y); nodes.sensor.push(data.sensors[at]);
     nodes.color.push(isSearched ? "#d69e00" : isLit ? INK : FADED); nodes.size.push((isSearched ? 16 : 11) * (width > 24 ? 0.65 : 1));
+    if (!withName.has(at)) return;
     const angle = Math.atan2(y, x), left = Math.cos(angle) < -1e-6;
     labels.x.push(x * 1.12); labels.y.push(y * 1.12); labels.text.push(data.short[at]);
     labels.angle.push(left ? angle + Math.PI : angle); labels.align.push(left ? "right" : "left");

@@ -28,6 +28,7 @@ MAX_EDGES_PER_SAMPLE = 100  # a plot with more is unreadable
 def page(report: Report) -> str:
     """The page as text."""
     view = report.view
+    first = next(iter(view.task.metrics))
     return render(
         "page.html",
         page_data(report),
@@ -36,10 +37,11 @@ def page(report: Report) -> str:
         report=report,
         view=view,
         names=report.metric_names,
-        first=next(iter(view.task.metrics)),
+        first=first,
         hidden_shares=HIDDEN_SHARES,
         history_metrics={name: report.metric_names[name] for name in view.headline[:3]},
         metric_text=view.metric_text,
+        signed=lambda value: "+" * (value > 0) + view.metric_text(first, value),
     )
 
 

@@ -57,6 +57,16 @@ def graph(
     return figure
 
 
+def side_by_side(graphs: Mapping[str, SensorGraph], *, top: int = 50) -> Figure:
+    """Several graphs, each with widths on a scale of its own, such as planted edges and those that were found."""
+    if not graphs:
+        raise DataError("There is no graph to draw.")
+    figure, panels = _panels(len(graphs), 4.2)
+    for axes, (name, each) in zip(panels, graphs.items(), strict=True):
+        _draw_graph(axes, each, top, _largest([each], top), name)
+    return figure
+
+
 def class_graphs(by_class: Mapping[Any, SensorGraph], *, top: int = 50, warning: str = "") -> Figure:
     """The paper's figure: the mean graph of each class, with widths on one scale; of two classes also the difference.
 
@@ -351,7 +361,9 @@ def _draw_graph(
         note = f"{len(graph.sensors) - len(named)} sensors without a drawn edge are left out"
         axes.text(0.5, 0.0, note, ha="center", transform=axes.transAxes, fontsize=7, color=GREY)
     edge = 1.75 if len(named) <= MANY else 1.45
-    low, high = (place.min(0) - 0.15, place.max(0) + (0.7, 0.15)) if on_map else (np.full(2, -edge), np.full(2, edge))
+    low, high = (
+        (place.min(0) - 0.15, place.max(0) + np.array([0.7, 0.15])) if on_map else (np.full(2, -edge), np.full(2, edge))
+    )
     axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ class Missingness:
     """How many sensors' counts the trees see one by one, the most frequent ones."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Overview:
     """What `raindrop inspect` shows."""
 
@@ -69,6 +70,20 @@ class Overview:
 
     def __rich__(self) -> Group:
         return render_text(self)
+
+    def __repr__(self) -> str:
+        return f"Overview({self.samples:,} samples, {len(self.sensors):,} sensors, {self.readings:,} readings)"
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the same as in a terminal."""
+        facts = "".join(
+            f'<tr><th style="text-align:left">{escape(name)}</th><td style="text-align:left">{escape(text)}</td></tr>'
+            for name, text in summary_rows(self).items()
+        )
+        tables = [self.sensors.head(MAX_ROWS)._repr_html_()]
+        tables += [self.labels.head(MAX_ROWS)._repr_html_()] if self.label is not None else []
+        sentences = "".join(f"<p>{escape(text)}</p>" for text in (_legend(self), missingness_sentence(self)))
+        return f"<div><table><tbody>{facts}</tbody></table>{''.join(tables)}{sentences}</div>"
 
     def figure(self) -> Figure:
         """The overview as a matplotlib figure."""
@@ -115,11 +130,11 @@ def missingness_sentence(info: Overview) -> str:
     )
 
 
-def _summary(info: Overview) -> Table:
-    grid = Table.grid(padding=(0, 2))
+def summary_rows(info: Overview) -> dict[str, str]:
+    """What is said of the table as a whole, by what it is about."""
     empty = f" ({info.samples_without_readings:,} without a reading)" if info.samples_without_readings else ""
     unit = info.time_unit
-    rows = {
+    return {
         "samples": f"{info.samples:,}{empty}",
         "sensors": f"{len(info.sensors):,}",
         "readings": f"{info.readings:,}",
@@ -131,7 +146,11 @@ def _summary(info: Overview) -> Table:
         f"{info.padded_density:.1%} of a grid as long as the longest sample",
         "simultaneous readings": f"{info.simultaneous_share:.1%} have another sensor's at the identical time",
     }
-    for name, text in rows.items():
+
+
+def _summary(info: Overview) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    for name, text in summary_rows(info).items():
         grid.add_row(Text(name, style="bold"), text)
     return grid
 

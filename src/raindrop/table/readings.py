@@ -33,6 +33,9 @@ class Readings:
     def __repr__(self) -> str:
         return f"Readings({len(self):,} readings, intervals with a coverage of {self.coverage:g})"
 
+    def _repr_html_(self) -> str:
+        return self.frame()._repr_html_()
+
     def frame(self) -> pl.DataFrame:
         """sample, time, sensor, value, low, high."""
         columns = {"value": self.value, "low": self.low, "high": self.high}

@@ -195,6 +195,20 @@ class Task(ABC):
         rare outcomes. The interval says how far other samples would move the value, not how far another training would.
         Named as in `evaluate`: 'auroc' is the mean over labels or quantities, 'auroc/died' that of one of them.
         """
+        drawn = self.bootstrap_draws(truth, predicted, names, draws=draws, seed=seed)
+        exact = self.evaluate(truth, predicted)
+        return {name: interval(exact[name], values) for name, values in drawn.items()}
+
+    def bootstrap_draws(
+        self,
+        truth: Array,
+        predicted: Array,
+        names: Sequence[str] | None = None,
+        *,
+        draws: int = 1000,
+        seed: int = 0,
+    ) -> dict[str, Floats]:
+        """(draws,) of each metric of `bootstrap`; the same truth and seed draw the same samples: draws are paired."""
         if not len(truth):
             raise DataError("There are no samples, so there is no metric and no interval.")
         if draws < 1:
@@ -215,8 +229,7 @@ class Task(ABC):
                     compute = (of_parts if slash else fast)[metric]
                     values = [compute(c.truth, c.predicted, counts[:, c.rows]) for c in chosen]
                     parts.append(np.mean(values, 0) if chosen else np.full(len(counts), np.nan))
-        exact = self.evaluate(truth, predicted)
-        return {name: interval(exact[name], np.concatenate(parts)) for name, parts in drawn.items()}
+        return {name: np.concatenate(parts) for name, parts in drawn.items()}
 
     def title(self, metric: str) -> str:
         """The metric's name for people, with what it is about."""

@@ -1,0 +1,139 @@
+"""Draw the pictures of the README as SVG, with text that stays text.
+
+python benchmarks/pictures.py hidden-sensors docs/hidden_sensors.svg    # from the tables of docs/results.md
+python benchmarks/pictures.py page docs/page.svg --demo demo            # from the folder of `make demo`
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import re
+from pathlib import Path
+
+import matplotlib
+from matplotlib.figure import Figure
+
+RESULTS = Path(__file__).parents[1] / "docs" / "results.md"
+SECTION, HEADING = "Settings 2 and 3: P19, sepsis, sensors hidden", "random sensors hidden, AUROC"
+ROWS = {  # the row of the table: how it is drawn
+    "Raindrop tuned": ("Raindrop", "#b4531a", 2.4),
+    "Transformer": ("transformer (two splits)", "#9aa5b1", 1.2),
+    "Blend": ("blend of Raindrop and trees", "#4b7f32", 1.2),
+    "Trees": ("gradient-boosted trees", "#1f5f8b", 2.4),
+}
+GAP = 1.1  # points of AUROC between two labels
+Row = list[tuple[float, float]]
+
+
+def main() -> None:
+    """Draw the picture that is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("picture", choices=["hidden-sensors", "page"])
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--demo", type=Path, default=Path("demo"))
+    options = parser.parse_args()
+    drawn = draw_hidden_sensors() if options.picture == "hidden-sensors" else draw_page(options.demo)
+    options.out.write_text(drawn, encoding="utf-8")
+
+
+def read_table(section: str, heading: str) -> dict[str, Row]:
+    """The rows of a table of docs/results.md: mean and standard deviation of each column after the number of splits."""
+    text = RESULTS.read_text().split(f"## {section}\n")[1].split(f"#### {heading}\n")[1]
+    rows = {}
+    for line in text.strip().split("\n\n")[0].splitlines()[2:]:
+        name, _, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        numbers = [re.findall(r"[\d.]+", cell) for cell in cells]
+        rows[name] = [(float(mean), float(deviation)) for mean, deviation in numbers]
+    return rows
+
+
+def draw_hidden_sensors() -> str:
+    """AUROC on P19 against the share of sensors that are hidden at random in the test samples."""
+    rows, shares = read_table(SECTION, HEADING), [0, 10, 20, 30, 40, 50]
+    figure = Figure(figsize=(8, 3.9), layout="constrained")
+    axes = figure.add_subplot()
+    places: list[float] = []
+    for name, (label, colour, width) in sorted(ROWS.items(), key=lambda row: -rows[row[0]][-1][0]):
+        mean, deviation = (list(column) for column in zip(*rows[name], strict=True))
+        axes.plot(shares, mean, "o-", color=colour, linewidth=width, markersize=4)
+        if width > 2:
+            bounds = [[m + sign * d for m, d in zip(mean, deviation, strict=True)] for sign in (-1, 1)]
+            axes.fill_between(shares, *bounds, color=colour, alpha=0.12, linewidth=0)
+        places.append(min(mean[-1], places[-1] - GAP) if places else mean[-1])
+        axes.text(51.5, places[-1], f"{mean[-1]:.1f}  {label}", color=colour, va="center", fontsize=9)
+    axes.set(xlim=(-1, 75), ylim=(74, 95), xticks=shares, xlabel="sensors hidden at random in each test sample, in %")
+    axes.xaxis.set_label_coords(0.34, -0.11)
+    axes.set_title("Sepsis (P19, 34 sensors, 4.2 % positive): AUROC in %, sensors failing after training", fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)
+    return to_svg(figure, "hidden sensors")
+
+
+def draw_page(demo: Path) -> str:
+    """What the demo's report shows first, as the page has it: title, metrics, missing sensors, sensor graph."""
+    import raindrop as rd
+    from raindrop.explain import information_graphs
+    from raindrop.report import plots
+
+    model, table = rd.load(demo / "run"), rd.EventTable.read(demo / "data")
+    train, val, test = table.split(seed=0)  # as the demo splits it
+    truth, trees = model.truth(test), rd.Classifier("trees", seed=0).fit(train, validation=val)
+    metrics = {
+        name: each.task_.bootstrap(truth, each.predictions(test)) for name, each in (("", model), ("trees ", trees))
+    }
+    graph = information_graphs(model, test).difference(test.labels == "coupled", "Difference, coupled minus apart")
+    figures = [plots.robustness({"Raindrop": model, "Trees": trees}, test), plots.graph(graph, top=12)]
+    for figure in figures:
+        figure.set_size_inches(4.2, 3.9)
+    parts_of_page = [
+        '<rect width="900" height="620" fill="#f4f6f8"/>',
+        '<rect width="900" height="112" fill="#16324a"/>',
+        _text(40, 34, "RAINDROP REPORT", 11, "#b9c7d3"),
+        _text(40, 66, "Demo on synthetic data with a planted sensor graph", 22, "#ffffff", "bold"),
+        _text(40, 92, f"Label label, {len(test):,} samples, {len(test.sensors)} sensors.", 13, "#dfe7ee"),
+    ]
+    tiles = {"auroc": "AUROC (coupled)", "auprc": "AUPRC (coupled)", "accuracy": "Accuracy"}
+    for at, (key, title) in enumerate(tiles.items()):
+        x, own, other = 40 + 276 * at, metrics[""][key], metrics["trees "][key]
+        parts_of_page += [
+            f'<rect x="{x}" y="130" width="260" height="104" rx="8" fill="#fff" stroke="#d8dfe5"/>',
+            _text(x + 16, 154, title, 12, "#4b5a68"),
+            _text(x + 16, 188, f"{own.value:.3f}", 27, "#1a2433", "bold"),
+            _text(x + 16, 208, f"95 % interval {own.low:.3f} to {own.high:.3f}", 11, "#4b5a68"),
+            _text(x + 16, 224, f"trees {other.value:.3f}", 11, "#4b5a68"),
+        ]
+    for at, (figure, title) in enumerate(zip(figures, ("Missing sensors", "Sensor graph"), strict=True)):
+        x = 40 + 414 * at
+        parts_of_page += [
+            f'<rect x="{x}" y="250" width="398" height="352" rx="8" fill="#fff" stroke="#d8dfe5"/>',
+            _text(x + 16, 274, title, 14, "#1a2433", "bold"),
+            _nested(to_svg(figure, title), x + 22, 282, 340),
+        ]
+    opening = '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
+    return f'{opening}viewBox="0 0 900 620" width="900" height="620">\n' + "\n".join(parts_of_page) + "\n</svg>\n"
+
+
+def _text(x: float, y: float, text: str, size: float, colour: str, weight: str = "normal") -> str:
+    style = f"font: {weight} {size}px sans-serif; fill: {colour}"
+    return f'<text x="{x}" y="{y}" style="{style}">{text}</text>'
+
+
+def _nested(svg: str, x: float, y: float, width: float) -> str:
+    """A picture as a part of another one."""
+    own = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
+    assert own is not None
+    height = width * float(own[2]) / float(own[1])
+    opening = f'<svg x="{x}" y="{y}" width="{width}" height="{height:.1f}" viewBox="0 0 {own[1]} {own[2]}">'
+    return opening + svg[svg.index(">", svg.index("<svg ")) + 1 :].strip()
+
+
+def to_svg(figure: Figure, name: str) -> str:
+    """A figure as SVG that is the same each time it is drawn."""
+    file = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
+
+
+if __name__ == "__main__":
+    main()
