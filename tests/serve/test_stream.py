@@ -40,6 +40,8 @@ def assert_same_scores(stream: rd.Stream, table: rd.EventTable) -> None:
     expected = stream.model.predict_table(table)
     found = stream.scores(expected.ids)
     np.testing.assert_allclose(found.probabilities, expected.probabilities, rtol=0, atol=1e-6)
+    alone = stream.scores(expected.ids[:1])  # a single sample is scored in another way
+    np.testing.assert_allclose(alone.probabilities, expected.probabilities[:1], rtol=0, atol=1e-6)
 
 
 def windows(readings: pl.DataFrame, window: float) -> pl.DataFrame:
