@@ -21,7 +21,8 @@ from raindrop.serve.cards import card_of, example
 from raindrop.serve.failures import RequestError, as_request_error, place_of
 from raindrop.serve.limits import Limits
 from raindrop.serve.messages import Columns, Job, Kind, Reply, Watched
-from raindrop.serve.tables import Notes, is_quick, join_tables, table_of
+from raindrop.serve.tables import Notes, is_quick, join_tables, table_of, with_all_statics
+from raindrop.serve.watching import Watching
 from raindrop.table.event_table import EventTable
 from raindrop.table.queries import spans
 from raindrop.table.time_columns import SECONDS
@@ -59,6 +60,7 @@ class Answers:
     def __init__(self, served: Sequence[Served], limits: Limits):
         self.served = {one.kind: one for one in served}
         self.limits = limits
+        self.watching = Watching(self.served["samples"].estimator) if "samples" in self.served else None
 
     def of_batch(self, jobs: Sequence[Job]) -> list[Reply]:
         """A reply for each job, in order; what is wrong with one never touches another."""
@@ -68,7 +70,8 @@ class Answers:
             with _failing_into(replies, job):
                 if job.kind == "predict" and self._model_of(job).kind == "samples":
                     with Notes() as notes:
-                        table = self._table(job)
+                        table, absent = self._table(job)
+                    notes += absent
                     together.setdefault(job.coverage, []).append((job, table, notes))
                 else:
                     replies[job.number] = self._alone(job)
@@ -99,7 +102,6 @@ class Answers:
                     own = frame[at : at + len(table)].with_columns(ids)
                     at += len(table)
                     with _failing_into(replies, job):
-                        notes += _absent_statics(table, scaler)
                         replies[job.number] = self._predicted(job, model, table, own, notes)
         for job, table, notes in group:
             if job.number not in replies:
@@ -109,6 +111,8 @@ class Answers:
                     replies[job.number] = self._predicted(job, model, table, frame, notes + more)
 
     def _predicted(self, job: Job, model: Served, table: EventTable, frame: pl.DataFrame, notes: list[str]) -> Reply:
+        if self.watching is not None and job.number:
+            self.watching.see(table)
         content = {"model": model.name, "run": model.run, "predictions": frame, "notes": notes}
         return self._reply(job, table, content, frame)
 
@@ -218,9 +222,8 @@ class Answers:
             answer = self._readings
         else:
             answer = self._explain if job.kind == "explain" else self._graph
-        notes: list[str] = []
         with Notes() as warned:
-            table = self._table(job)
+            table, notes = self._table(job)
             reply = answer(job, model, table, notes)
         if warned and reply.media_type == JSON and job.format != "v2":
             content = msgspec.json.decode(reply.body)
@@ -244,9 +247,11 @@ class Answers:
             "not_served", f"No model {what} is served. Train one ('{how}') and name its run in 'raindrop serve'."
         )
 
-    def _table(self, job: Job) -> EventTable:
+    def _table(self, job: Job) -> tuple[EventTable, list[str]]:
+        """The readings of a job, and a note on the static attributes that are not given."""
         estimator = self._model_of(job).estimator
-        return table_of(job, estimator.scaler_, estimator.time_unit_, self.limits)
+        table = table_of(job, estimator.scaler_, estimator.time_unit_, self.limits)
+        return with_all_statics(table, estimator.scaler_)
 
     def _reply(self, job: Job, table: EventTable, content: dict[str, Any], frame: pl.DataFrame) -> Reply:
         """In the format that was asked for."""
@@ -281,8 +286,8 @@ class Answers:
         """Nothing has to be saved."""
 
     def gauges(self) -> list[Watched]:
-        """What is watched about the readings and scores."""
-        return []
+        """How the readings differ from those of training, where the model was saved with reference statistics."""
+        return [] if self.watching is None else self.watching.gauges()
 
     def cards(self) -> list[dict[str, Any]]:
         """What the service must know, and tells, of each model."""
@@ -310,13 +315,6 @@ class _failing_into:
 
 def _coverage(coverage: float | None) -> dict[str, float]:
     return {} if coverage is None else {"coverage": coverage}
-
-
-def _absent_statics(table: EventTable, scaler: Any) -> list[str]:
-    absent = [column.name for column in scaler.statics if column.name not in table.samples.columns]
-    if not absent:
-        return []
-    return [f"samples: the static attributes {', '.join(map(repr, absent))} are not given, so they are unknown."]
 
 
 def _explained(view: Any, predicted: Any, at: int) -> list[str]:
