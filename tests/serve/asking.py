@@ -18,7 +18,6 @@ from raindrop.serve.limits import Limits
 from raindrop.serve.server import Address, make_server
 from raindrop.serve.service import Service
 
-
 PATIENT = Limits(seconds=300.0)
 """For services whose workers are replaced, which takes long on a busy machine."""
 
