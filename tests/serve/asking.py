@@ -14,8 +14,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from raindrop.serve.limits import Limits
 from raindrop.serve.server import Address, make_server
 from raindrop.serve.service import Service
+
+PATIENT = Limits(seconds=300.0)
+"""For services whose workers are replaced, which takes long on a busy machine."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +64,13 @@ class Asking:
 
     def __exit__(self, *details: Any) -> None:
         self.server.should_exit = True
-        self._thread.join(60)
+        self._thread.join(300)
         assert not self._thread.is_alive(), "the service did not stop"
 
     def ask(
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
         try:
             connection.request(method, path, body, dict(headers or {}))
             answer = connection.getresponse()
@@ -100,7 +104,7 @@ def stopped(process: int) -> Iterator[None]:
             os.kill(process, signal.SIGCONT)
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 300.0) -> None:
     """Wait for something that another thread does."""
     end = time.monotonic() + seconds
     while not condition():

@@ -18,14 +18,16 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.fixture(scope="package")
 def service(runs: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A running service without tokens; its log is `service.service.log.path`."""
-    from asking import Asking
+    from asking import PATIENT, Asking
 
     from raindrop.cli.serve import local_names
     from raindrop.serve.logs import Log
     from raindrop.serve.service import Options, Service
 
     log = tmp_path_factory.mktemp("service") / "log.jsonl"
-    with Asking(Service(list(runs), log=Log(log), options=Options(hosts=local_names("127.0.0.1")))) as running:
+    with Asking(
+        Service(list(runs), limits=PATIENT, log=Log(log), options=Options(hosts=local_names("127.0.0.1")))
+    ) as running:
         yield running
 
 

@@ -11,7 +11,7 @@ import signal
 import threading
 
 import pytest
-from asking import Asking, wait_until
+from asking import PATIENT, Asking, wait_until
 from learnable import QUICK, easy_table
 from malformed import good_body, malformed
 from served_models import request_of
@@ -31,7 +31,7 @@ def run(runs, tmp_path):
 
 @pytest.fixture
 def running(run, tmp_path):
-    with Asking(Service([run], log=Log(tmp_path / "log.jsonl"))) as one:
+    with Asking(Service([run], limits=PATIENT, log=Log(tmp_path / "log.jsonl"))) as one:
         yield one
 
 
@@ -55,7 +55,7 @@ class Traffic:
 
     def __exit__(self, *details: object) -> None:
         done = len(self.statuses)
-        wait_until(lambda: len(self.statuses) > done + 5, 120)
+        wait_until(lambda: len(self.statuses) > done + 5, 600)
         self.stop.set()
         for thread in self.threads:
             thread.join()
@@ -67,7 +67,7 @@ def test_a_killed_worker_is_replaced_and_no_request_is_lost(running):
     with Traffic(running) as traffic:
         os.kill(worker.process.pid, signal.SIGKILL)
         wait_until(lambda: running.service.pool.counts.restarts == 1)
-        wait_until(lambda: running.service.pool.ready == 1, 120)
+        wait_until(lambda: running.service.pool.ready == 1, 600)
     assert set(traffic.statuses) == {200}
     lines = [json.loads(line) for line in running.service.log.path.read_text().splitlines()]
     assert [line["exit"] for line in lines if line["event"] == "worker_restarted"] == [-signal.SIGKILL]
@@ -109,13 +109,13 @@ def test_a_model_that_is_damaged_on_the_disk_changes_nothing_even_when_a_worker_
 def test_a_watched_run_is_served_once_it_is_written(run, runs, tmp_path):
     table = easy_table(48, classes=("well", "ill"), statics=("age", "ward"))
     rd.Classifier(config=QUICK | {"train.epochs": 1}, positive="ill", seed=2).fit(table).save(tmp_path / "new")
-    with Asking(Service([run], log=Log(tmp_path / "log"), options=Options(watch=True))) as watched:
+    with Asking(Service([run], limits=PATIENT, log=Log(tmp_path / "log"), options=Options(watch=True))) as watched:
         shutil.copy(tmp_path / "new" / "model.json", run / "model.json")  # half written: its weights are the old ones
-        wait_until(lambda: watched.service.pool.counts.failed_swaps > 0, 120)
+        wait_until(lambda: watched.service.pool.counts.failed_swaps > 0, 600)
         assert watched.post("/v1/predict", good_body(random.Random(0))).status == 200
         shutil.copy(tmp_path / "new" / "model.safetensors", run / "model.safetensors")
         os.utime(run / "model.json")
-        wait_until(lambda: watched.service.pool.counts.swaps == 1, 120)
+        wait_until(lambda: watched.service.pool.counts.swaps == 1, 600)
         assert watched.post("/v1/predict", good_body(random.Random(0))).status == 200
 
 

@@ -201,7 +201,7 @@ def test_a_request_that_takes_too_long_is_504_and_its_worker_is_replaced(runs, t
             answer = quick.post("/v1/predict", readings())
             assert (answer.status, answer.code) == (504, "too_slow")
             wait_until(lambda: quick.service.pool.counts.restarts == 1)
-        wait_until(lambda: quick.service.pool.ready == 1, 120)
+        wait_until(lambda: quick.service.pool.ready == 1, 600)
         quick.service.pool.limits = Limits()
         assert quick.post("/v1/predict", readings()).status in (200, 504)
 

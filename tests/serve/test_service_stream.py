@@ -10,7 +10,7 @@ import signal
 from unittest.mock import Mock
 
 import pytest
-from asking import Asking, wait_until
+from asking import PATIENT, Asking, wait_until
 from learnable import QUICK, easy_table
 from served_models import columns_of, request_of
 
@@ -95,7 +95,7 @@ def test_a_wrong_push_gets_a_sentence_and_stores_nothing(live_service, body, sta
 
 @pytest.mark.slow
 def test_a_killed_worker_loses_no_push_and_counts_none_twice(runs, table, tmp_path):
-    with Asking(Service([runs[0]], log=Log(tmp_path / "log"))) as running:
+    with Asking(Service([runs[0]], limits=PATIENT, log=Log(tmp_path / "log"))) as running:
         wait_until(lambda: running.get("/v1/stream/nobody").status == 404, 600)
         for at, part in enumerate(parts(table, 4)):
             running.post("/v1/stream/bed", {"readings": part, "statics": statics(table)})
@@ -113,11 +113,11 @@ def test_live_samples_outlive_the_service_and_go_on_with_another_model(runs, tab
     options = StreamOptions(state=tmp_path / "live")
     one, two = parts(table)
     run = shutil.copytree(runs[0], tmp_path / "ward-risk")
-    with Asking(Service([run], log=Log(tmp_path / "log"), stream=options)) as running:
+    with Asking(Service([run], limits=PATIENT, log=Log(tmp_path / "log"), stream=options)) as running:
         running.post("/v1/stream/bed", {"readings": one})
     other = Classifier(config=QUICK | {"train.epochs": 1}, positive="ill", seed=5)
     other.fit(easy_table(48, classes=("well", "ill"), statics=("age", "ward"))).save(tmp_path / "new")
-    with Asking(Service([run], log=Log(tmp_path / "log"), stream=options)) as running:
+    with Asking(Service([run], limits=PATIENT, log=Log(tmp_path / "log"), stream=options)) as running:
         assert running.get("/v1/stream/bed").json()["readings"] == len(one["time"])
         for name in ("model.safetensors", "model.json"):
             shutil.copy(tmp_path / "new" / name, run / name)

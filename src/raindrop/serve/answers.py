@@ -22,7 +22,7 @@ from raindrop.serve.drift import DriftGauges
 from raindrop.serve.failures import RequestError, as_request_error, place_of
 from raindrop.serve.limits import Limits
 from raindrop.serve.messages import Columns, Job, Kind, Reply, Watched
-from raindrop.serve.tables import Notes, is_quick, join_tables, table_of
+from raindrop.serve.tables import Notes, is_quick, join_tables, table_of, with_all_statics
 from raindrop.table.event_table import EventTable
 from raindrop.table.queries import spans
 from raindrop.table.time_columns import SECONDS
@@ -70,7 +70,8 @@ class Answers:
             with _failing_into(replies, job):
                 if job.kind == "predict" and self._model_of(job).kind == "samples":
                     with Notes() as notes:
-                        table = self._table(job)
+                        table, absent = self._table(job)
+                    notes += absent
                     together.setdefault(job.coverage, []).append((job, table, notes))
                 else:
                     replies[job.number] = self._alone(job)
@@ -101,7 +102,6 @@ class Answers:
                     own = frame[at : at + len(table)].with_columns(ids)
                     at += len(table)
                     with _failing_into(replies, job):
-                        notes += _absent_statics(table, scaler)
                         replies[job.number] = self._predicted(job, model, table, own, notes)
         for job, table, notes in group:
             if job.number not in replies:
@@ -223,9 +223,8 @@ class Answers:
             answer = self._readings
         else:
             answer = self._explain if job.kind == "explain" else self._graph
-        notes: list[str] = []
         with Notes() as warned:
-            table = self._table(job)
+            table, notes = self._table(job)
             reply = answer(job, model, table, notes)
         if warned and reply.media_type == JSON and job.format != "v2":
             content = msgspec.json.decode(reply.body)
@@ -249,9 +248,11 @@ class Answers:
             "not_served", f"No model {what} is served. Train one ('{how}') and name its run in 'raindrop serve'."
         )
 
-    def _table(self, job: Job) -> EventTable:
+    def _table(self, job: Job) -> tuple[EventTable, list[str]]:
+        """The readings of a job, and a note on the static attributes that are not given."""
         estimator = self._model_of(job).estimator
-        return table_of(job, estimator.scaler_, estimator.time_unit_, self.limits)
+        table = table_of(job, estimator.scaler_, estimator.time_unit_, self.limits)
+        return with_all_statics(table, estimator.scaler_)
 
     def _reply(self, job: Job, table: EventTable, content: dict[str, Any], frame: pl.DataFrame) -> Reply:
         """In the format that was asked for."""
@@ -319,13 +320,6 @@ class _failing_into:
 
 def _coverage(coverage: float | None) -> dict[str, float]:
     return {} if coverage is None else {"coverage": coverage}
-
-
-def _absent_statics(table: EventTable, scaler: Any) -> list[str]:
-    absent = [column.name for column in scaler.statics if column.name not in table.samples.columns]
-    if not absent:
-        return []
-    return [f"samples: the static attributes {', '.join(map(repr, absent))} are not given, so they are unknown."]
 
 
 def _explained(view: Any, predicted: Any, at: int) -> list[str]:

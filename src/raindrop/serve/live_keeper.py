@@ -185,7 +185,8 @@ class LiveKeeper:
 
     async def _end(self) -> None:
         if self._worker is None and self._starting is not None:
-            with contextlib.suppress(StartFailed):
+            self._starting.cancel()
+            with contextlib.suppress(StartFailed, asyncio.CancelledError):
                 self._worker = await self._starting
         if self._worker is not None:
             await self._worker.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from io import BytesIO
 from itertools import chain
 from typing import Any
@@ -159,6 +160,19 @@ def join_tables(tables: Sequence[EventTable], scaler: Scaler) -> EventTable:
         roles=Roles(statics=tuple(column.name for column in scaler.statics)),
         time_unit=tables[0].time_unit,
     )
+
+
+def with_all_statics(table: EventTable, scaler: Scaler) -> tuple[EventTable, list[str]]:
+    """The table with every static attribute of the model, unknown where it is not given; and a note on these."""
+    absent = [column for column in scaler.statics if column.name not in table.samples.columns]
+    if not absent:
+        return table, []
+    empty = [
+        pl.lit(None, pl.Float64() if column.categories is None else pl.String()).alias(column.name) for column in absent
+    ]
+    names = ", ".join(repr(column.name) for column in absent)
+    note = f"Static attributes that are not given are unknown: {names}."
+    return replace(table, samples=table.samples.with_columns(empty)), [note]
 
 
 def is_quick(table: EventTable, scaler: Scaler) -> bool:

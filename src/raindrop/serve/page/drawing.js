@@ -28,67 +28,80 @@ function titled(shape, text) {
   return shape;
 }
 
+// The width to draw in: that of the place, so that letters keep their size.
+function widthOf(place, most) {
+  return Math.round(Math.min(Math.max(place.clientWidth, 240), most));
+}
+
+function letters(width) {
+  return Math.max(8, Math.floor(width / 7));
+}
+
 // Probabilities as bars: [{name, share}].
-export function shares(rows) {
-  const svg = drawing(600, rows.length * 30 + 4, "Probability of each class");
+export function shares(place, rows) {
+  const width = widthOf(place, 800), start = Math.min(170, width * 0.3), end = width - 62;
+  const svg = drawing(width, rows.length * 30 + 4, "Probability of each class");
   rows.forEach((row, at) => {
-    const top = at * 30 + 4;
-    svg.append(element("text", { x: 0, y: top + 15 }, short(row.name, 22)));
-    svg.append(element("rect", { x: 170, y: top + 2, width: 350, height: 18, rx: 3, class: "track" }));
-    svg.append(element("rect", { x: 170, y: top + 2, width: Math.max(1, 350 * row.share), height: 18, rx: 3, class: "bar" }));
-    svg.append(element("text", { x: 530, y: top + 16 }, (100 * row.share).toFixed(1) + " %"));
+    const top = at * 30 + 4, long = end - start;
+    svg.append(element("text", { x: 0, y: top + 16 }, short(row.name, letters(start))));
+    svg.append(element("rect", { x: start, y: top + 2, width: long, height: 18, rx: 3, class: "track" }));
+    svg.append(element("rect", { x: start, y: top + 2, width: Math.max(1, long * row.share), height: 18, rx: 3, class: "bar" }));
+    svg.append(element("text", { x: width, y: top + 16, "text-anchor": "end" }, (100 * row.share).toFixed(1) + " %"));
   });
-  return svg;
+  place.replaceChildren(svg);
 }
 
 // Contributions as bars to both sides of zero: [{sensor, contribution, without}].
-export function contributions(rows, effect) {
-  const largest = Math.max(...rows.map((row) => Math.abs(row.contribution)), 1e-12);
-  const svg = drawing(480, rows.length * 26 + 24, "Contribution of each sensor");
-  svg.append(element("line", { x1: 300, x2: 300, y1: 0, y2: rows.length * 26 + 2, class: "axis" }));
+export function contributions(place, rows, effect) {
+  const width = widthOf(place, 560), start = Math.min(190, width * 0.34), middle = (start + width - 66) / 2;
+  const largest = Math.max(...rows.map((row) => Math.abs(row.contribution)), 1e-12), bottom = rows.length * 28 + 4;
+  const svg = drawing(width, bottom + 20, "Contribution of each sensor");
+  svg.append(element("line", { x1: middle, x2: middle, y1: 0, y2: bottom, class: "axis" }));
   rows.forEach((row, at) => {
-    const width = (120 * Math.abs(row.contribution)) / largest, up = row.contribution > 0, top = at * 26 + 4;
-    svg.append(element("text", { x: 0, y: top + 13 }, short(row.sensor, 24)));
-    const bar = element("rect", { x: up ? 300 : 300 - width, y: top, width: Math.max(width, 1), height: 17, rx: 2, class: up ? "up" : "down" });
+    const long = ((middle - start) * Math.abs(row.contribution)) / largest, up = row.contribution > 0, top = at * 28 + 4;
+    svg.append(element("text", { x: 0, y: top + 14 }, short(row.sensor, letters(start))));
+    const bar = element("rect", { x: up ? middle : middle - long, y: top, width: Math.max(long, 1), height: 19, rx: 2, class: up ? "up" : "down" });
     svg.append(titled(bar, `${row.sensor}: ${number(row.contribution)} ${effect}; without it ${number(row.without)}`));
-    svg.append(element("text", { x: 474, y: top + 13, "text-anchor": "end" }, (up ? "+" : "−") + number(Math.abs(row.contribution))));
+    const size = Math.abs(row.contribution), text = size < 0.001 ? "<0.001" : String(Number(size.toPrecision(3)));
+    svg.append(element("text", { x: width, y: top + 14, "text-anchor": "end" }, (up ? "+" : "−") + text));
   });
-  svg.append(element("text", { x: 296, y: rows.length * 26 + 18, "text-anchor": "end", class: "soft" }, "lowers"));
-  svg.append(element("text", { x: 304, y: rows.length * 26 + 18, class: "soft" }, "raises"));
-  return svg;
+  svg.append(element("text", { x: middle - 5, y: bottom + 15, "text-anchor": "end", class: "soft" }, "lowers"));
+  svg.append(element("text", { x: middle + 5, y: bottom + 15, class: "soft" }, "raises"));
+  place.replaceChildren(svg);
 }
 
 // Edges between sensors on a circle: [{sender, receiver, weight}].
-export function graph(edges) {
+export function graph(place, edges) {
   const names = [...new Set(edges.flatMap((edge) => [edge.sender, edge.receiver]))];
-  const size = 480, middle = size / 2, radius = 150;
-  const place = new Map(names.map((name, at) => {
+  const width = widthOf(place, 520), middle = width / 2, radius = Math.min(width / 2 - 92, 150), centre = radius + 30;
+  const spot = new Map(names.map((name, at) => {
     const angle = -Math.PI / 2 + (2 * Math.PI * at) / names.length;
-    return [name, [middle + radius * Math.cos(angle), middle + radius * Math.sin(angle), angle]];
+    return [name, [middle + radius * Math.cos(angle), centre + radius * Math.sin(angle), angle]];
   }));
-  const svg = drawing(size, size, "Sensor graph");
+  const svg = drawing(width, 2 * centre, "Sensor graph");
   const largest = Math.max(...edges.map((edge) => Math.abs(edge.weight)), 1e-12);
   for (const edge of [...edges].reverse()) {
-    const [x1, y1] = place.get(edge.sender), [x2, y2] = place.get(edge.receiver);
-    const share = Math.abs(edge.weight) / largest, length = Math.hypot(x2 - x1, y2 - y1) || 1;
-    const bendX = (x1 + x2) / 2 + (0.18 * (y1 - y2)), bendY = (y1 + y2) / 2 + (0.18 * (x2 - x1));
-    const back = Math.hypot(x2 - bendX, y2 - bendY) || length, ux = (x2 - bendX) / back, uy = (y2 - bendY) / back;
+    const [x1, y1] = spot.get(edge.sender), [x2, y2] = spot.get(edge.receiver), share = Math.abs(edge.weight) / largest;
+    const bendX = (x1 + x2) / 2 + 0.18 * (y1 - y2), bendY = (y1 + y2) / 2 + 0.18 * (x2 - x1);
+    const back = Math.hypot(x2 - bendX, y2 - bendY) || 1, ux = (x2 - bendX) / back, uy = (y2 - bendY) / back;
     const endX = x2 - 9 * ux, endY = y2 - 9 * uy, wide = 2.5 + 2.5 * share;
     const line = element("path", {
-      d: `M${x1} ${y1} Q${bendX} ${bendY} ${endX - 6 * ux} ${endY - 6 * uy}`, class: "edge", "stroke-width": 0.6 + 2.4 * share, opacity: 0.25 + 0.6 * share,
+      d: `M${x1} ${y1} Q${bendX} ${bendY} ${endX - 6 * ux} ${endY - 6 * uy}`,
+      class: "edge", "stroke-width": 0.6 + 2.4 * share, opacity: 0.25 + 0.6 * share,
     });
     svg.append(titled(line, `${edge.sender} → ${edge.receiver}: ${number(edge.weight)}`));
+    const [baseX, baseY] = [endX - 9 * ux, endY - 9 * uy];
     svg.append(element("polygon", {
-      points: `${endX},${endY} ${endX - 9 * ux - wide * uy},${endY - 9 * uy + wide * ux} ${endX - 9 * ux + wide * uy},${endY - 9 * uy - wide * ux}`,
+      points: `${endX},${endY} ${baseX - wide * uy},${baseY + wide * ux} ${baseX + wide * uy},${baseY - wide * ux}`,
       class: "arrow", opacity: 0.35 + 0.6 * share,
     }));
   }
-  for (const [name, [x, y, angle]] of place) {
+  for (const [name, [x, y, angle]] of spot) {
     svg.append(titled(element("circle", { cx: x, cy: y, r: 6, class: "node" }), name));
     const side = Math.cos(angle), anchor = side > 0.3 ? "start" : side < -0.3 ? "end" : "middle";
-    svg.append(element("text", { x: x + 12 * side, y: y + 16 * Math.sin(angle) + 4, "text-anchor": anchor }, short(name, 13)));
+    svg.append(element("text", { x: x + 12 * side, y: y + 16 * Math.sin(angle) + 4, "text-anchor": anchor }, short(name, 12)));
   }
-  return svg;
+  place.replaceChildren(svg);
 }
 
 // One sensor over time: readings, and filled ones with their intervals.

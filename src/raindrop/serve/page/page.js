@@ -147,6 +147,7 @@ async function predict() {
     if (!Object.keys(models).length) await loadModels();
     const samples = parseCsv(at("csv").value), id = chosenSample(samples), own = samples.get(id);
     const readings = { sample: own.time.map(() => id), ...own };
+    at("results").hidden = false;
     const asked = [
       models.samples ? showScore(readings, id) : hide("score", "moved"),
       showGraph(readings, id),
@@ -190,7 +191,8 @@ async function showScore(readings, id) {
   at("moved-hint").textContent = bars.length
     ? `By how much the ${answer.effect} of ${bars[0].of} change${answer.effect === "log odds" ? "" : "s"} when a sensor is left out.`
     : "No sensor moved it.";
-  at("moved-chart").replaceChildren(...(bars.length ? [contributions(bars, answer.effect)] : []));
+  if (bars.length) contributions(at("moved-chart"), bars, answer.effect);
+  else at("moved-chart").replaceChildren();
 }
 
 function headline(card, row) {
@@ -213,7 +215,8 @@ function headline(card, row) {
     at("interval").textContent = card.labels.filter((name) => `${name}_low` in row)
       .map((name) => `With a coverage of 90 % ${name} lies between ${number(row[name + "_low"])} and ${number(row[name + "_high"])}.`).join(" ");
   }
-  at("classes").replaceChildren(...(bars.length ? [shares(bars)] : []));
+  if (bars.length) shares(at("classes"), bars);
+  else at("classes").replaceChildren();
 }
 
 async function showGraph(readings, id) {
@@ -228,7 +231,7 @@ async function showGraph(readings, id) {
   }
   const [found] = answer.graphs;
   at("graph-hint").textContent = found.empty || `The ${found.edges.length} strongest edges: which sensor informs which in this sample.`;
-  if (found.edges.length) at("graph-chart").append(graph(found.edges));
+  if (found.edges.length) graph(at("graph-chart"), found.edges);
 }
 
 async function showSeries(readings, id) {
@@ -237,7 +240,7 @@ async function showSeries(readings, id) {
     try {
       const answer = await ask("/v1/readings", { readings, task: "fill", coverage: COVERAGE });
       filled = answer.readings;
-      at("series-hint").textContent = `${filled.time.length} readings filled by ${models.imputer.name} (orange, with intervals of 90 %).`;
+      at("series-hint").textContent = `${filled.time.length} readings filled by the imputer '${models.imputer.name}' (orange, with intervals of 90 %).`;
     } catch (error) {
       at("series-hint").textContent = error.message;
     }
