@@ -49,7 +49,8 @@ def setting(name: str, value: Any) -> Callable[[dict[str, Any], dict[str, Any]],
 
 def retyped(kind: torch.dtype) -> Callable[[dict[str, Any], dict[str, Any]], None]:
     def change(about: dict[str, Any], weights: dict[str, Any]) -> None:
-        name = next(name for name, tensor in weights.items() if tensor.is_floating_point() and tensor.ndim == 2)
+        floats = (name for name, tensor in weights.items() if tensor.is_floating_point() and tensor.ndim == 2)
+        name = next(name for name in floats if name.startswith("model/"))
         weights[name] = weights[name].to(kind)
 
     return change
@@ -81,6 +82,14 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any], dict[str, Any]], None], str
     "whole numbers": (retyped(torch.int64), "are torch.int64, which torch.float32 cannot hold"),
     "double precision": (retyped(torch.float64), "are torch.float64, which torch.float32 cannot hold"),
     "true and false": (retyped(torch.bool), "are torch.bool"),
+    "statistics of another type": (
+        lambda about, weights: weights.update({"reference/counts/level": weights["reference/counts/level"].double()}),
+        "reference statistics 'counts/level' are float64",
+    ),
+    "statistics of another shape": (
+        lambda about, weights: weights.update({"reference/low": weights["reference/low"][:1]}),
+        "reference statistics have another shape",
+    ),
     "nothing": (lambda about, weights: weights.pop(next(n for n in weights if n.startswith("model"))), "are missing"),
     "a model that is no name": (lambda about, weights: about.update(model={"a": []}), "unknown model"),
     "a sensor that is no name": (

@@ -319,13 +319,13 @@ class Estimator(Settings, ABC):
             group, _, key = name.partition("/")
             groups[group][key] = tensor
         self._restore_state(about["state"], {name: tensor.numpy() for name, tensor in groups["state"].items()})
+        check_weights(groups["model"], lambda: entry.model(model_config, self._spec()))
         statistics = {name: tensor.numpy() for name, tensor in groups["reference"].items()}
         self.reference_ = (
             Reference.from_dict(about["reference"], statistics, self.scaler_.sensors, self.time_unit_)
             if about.get("reference") is not None
             else None
         )
-        check_weights(groups["model"], lambda: entry.model(model_config, self._spec()))
         with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced; leave no trace of the draw
             self.model_ = entry.model(model_config, self._spec())
         self.model_.load_state_dict(groups["model"])

@@ -22,6 +22,7 @@ from raindrop.tasks.base import Watched
 BINS = 10
 QUANTILES = np.linspace(0, 1, 101)
 MAX_SAMPLES, MAX_READINGS = 20_000, 10_000_000  # of training that are enough
+FLOATS = ("readings_total", "predicted", "variance")  # counts that are sums of numbers
 FEW_SAMPLES, PIECES = 50, 200  # with fewer samples than the first, long series are cut into about the second
 
 
@@ -49,8 +50,7 @@ class Counts:
         u, c = (sensors, BINS), (columns, BINS)
         shapes: dict[str, Any] = {"pieces": (), "present": sensors, "repeated": sensors, "constant": sensors}
         shapes |= {"level": u, "readings": u, "readings_total": sensors, "predicted": c, "variance": c}
-        floats = ("readings_total", "predicted", "variance")
-        kinds = {field.name: np.float64 if field.name in floats else np.int64 for field in fields(cls)}
+        kinds = {field.name: np.float64 if field.name in FLOATS else np.int64 for field in fields(cls)}
         return cls(**{name: np.zeros(shapes.get(name, c), dtype=kind) for name, kind in kinds.items()})
 
     def __add__(self, other: Counts) -> Counts:
@@ -180,6 +180,10 @@ class Reference:
     ) -> Self:
         """What `to_dict` gave; a ValueError where it does not fit together."""
         columns = tuple(str(name) for name in about["columns"])
+        for name, array in arrays.items():
+            whole = name.startswith("counts/") and name.removeprefix("counts/") not in FLOATS
+            if array.dtype != (np.int64 if whole else np.float64):
+                raise ValueError(f"the reference statistics '{name}' are {array.dtype}")
         length = None if about["piece_length"] is None else float(about["piece_length"])
         expected = Counts.zero(len(sensors), len(columns))
         bins = {name: np.asarray(arrays[f"bins/{name}"], dtype=np.float64) for name in ("level", "readings")}
