@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+import raindrop.report
 from raindrop import EventTable, load
 from raindrop.cli.app import main
 from raindrop.cli.demo_correlations import lagged_correlations
@@ -56,8 +57,8 @@ def test_without_the_packages_for_the_report_the_demo_skips_it(tmp_path, capsys,
 
     monkeypatch.setattr("raindrop.cli.demo.show_sensor_graph", last_step)
     monkeypatch.setitem(sys.modules, "bokeh", None)
+    monkeypatch.delattr(raindrop.report, "plots", raising=False)  # so that it is imported again, and cannot be
     monkeypatch.delitem(sys.modules, "raindrop.report.plots", raising=False)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.axes", None)
     main(["demo", "--out", str(tmp_path / "demo"), "--samples", "60"])
     shown = capsys.readouterr().out
