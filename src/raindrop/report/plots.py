@@ -351,7 +351,9 @@ def _draw_graph(
         note = f"{len(graph.sensors) - len(named)} sensors without a drawn edge are left out"
         axes.text(0.5, 0.0, note, ha="center", transform=axes.transAxes, fontsize=7, color=GREY)
     edge = 1.75 if len(named) <= MANY else 1.45
-    low, high = (place.min(0) - 0.15, place.max(0) + (0.7, 0.15)) if on_map else (np.full(2, -edge), np.full(2, edge))
+    low, high = (
+        (place.min(0) - 0.15, place.max(0) + np.array([0.7, 0.15])) if on_map else (np.full(2, -edge), np.full(2, edge))
+    )
     axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")
 
 
