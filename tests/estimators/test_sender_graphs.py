@@ -121,13 +121,11 @@ def test_a_long_series_has_stretches_in_order_of_time(imputer):
 def test_an_edge_of_one_class_is_found_by_a_model_that_never_saw_labels():
     """What one sensor says about the other holds both ways, so an imputer has the pair in both directions."""
     table = one_class_edge(60, 30, lag=0, noise=0.1, walk=True)
-    classes = Imputer(config=LEARNING | {"train.epochs": 25}).fit(table).class_graphs(table, share=0.2)
-    first = classes.evidence.head(2)
-    assert {frozenset(pair) for pair in first.select("sender", "receiver").rows()} == {frozenset(("drive", "follows"))}
-    assert (first["q"] < 0.05).any()
-    assert (first["difference"] > 0).all()
-    assert (classes.evidence["q"][2:] > 0.05).all()
-    assert classes.graphs["on"]["drive", "follows"] > 0
+    classes = Imputer(config=LEARNING).fit(table).class_graphs(table, share=0.2)
+    found = {frozenset(pair) for pair in classes.difference.edges().select("sender", "receiver").rows()}
+    assert found == {frozenset(("drive", "follows"))}
+    assert classes.evidence["found"][0]
+    assert classes.graphs["on"]["drive", "follows"] > 0.1
 
 
 def test_class_graphs_need_labels(imputer):

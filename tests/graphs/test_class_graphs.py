@@ -29,8 +29,8 @@ def with_edge(effects: Effects, mask: np.ndarray, size: float = 2.0) -> Effects:
 
 def compared(*effects: Effects, labels: np.ndarray, group: np.ndarray | None = None, **options):
     group = np.arange(len(labels)) if group is None else group
-    empty = SensorGraph(SENSORS, np.zeros((4, 4), dtype=np.float32))
-    return compare_classes(effects, dict.fromkeys(np.unique(labels).tolist(), empty), labels, group, **options)
+    every = SensorGraph(SENSORS, np.ones((4, 4), dtype=np.float32))
+    return compare_classes(effects, dict.fromkeys(np.unique(labels).tolist(), every), labels, group, **options)
 
 
 def test_the_edge_of_one_class_is_the_strongest_difference_and_no_other_edge_is_found():
@@ -97,6 +97,17 @@ def test_an_edge_that_does_not_recur_with_another_seed_is_not_shown():
     assert "none of the 1 differences" in goes.difference.describe_empty()
     assert "0 of 1 differences recur" in goes.describe_stability()
     assert "Train again with another seed" in compared(planted, labels=labels).describe_stability()
+
+
+def test_a_pair_that_is_an_edge_in_no_class_is_no_difference():
+    labels = np.arange(80) % 2
+    weights = np.ones((4, 4), dtype=np.float32)
+    weights[0, 1] = 0
+    without = dict.fromkeys((0, 1), SensorGraph(SENSORS, weights))
+    result = compare_classes([with_edge(some_effects(), labels == 1)], without, labels, np.arange(80))
+    assert result.evidence["q"][0] < 0.01
+    assert result.difference.is_empty
+    assert "is an edge of the graph of a class" in result.difference.describe_empty()
 
 
 def test_of_three_classes_each_is_compared_with_the_others():

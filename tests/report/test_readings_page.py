@@ -114,6 +114,24 @@ def test_a_model_that_passes_no_messages_has_a_sentence_instead_of_bars(pages):
     assert "chart-senders" not in embedded_json(text, "charts")
 
 
+def test_the_graph_section_says_why_it_is_empty_and_whether_other_seeds_were_compared(pages):
+    assert "predicts each sensor from itself" in pages["linear"].read_text()
+    text = pages["imputer"].read_text()
+    assert '<section id="graph"' in text
+    assert "Not compared with models of other seeds" in text
+    assert '<section id="graph"' not in pages["run"].read_text()
+
+
+def test_positions_of_the_table_make_the_graph_of_the_report_a_map(models, table):
+    info = pl.DataFrame({"sensor": SENSORS, "x": range(len(SENSORS)), "y": [0.0, 1.0] * (len(SENSORS) // 2)})
+    assert report_on_readings(models["imputer"], table, cases=1).graph.places is None
+    placed = report_on_readings(
+        models["imputer"], table.with_sensor_info(info), cases=1, other_seeds=[models["imputer"]]
+    )
+    assert placed.graph.places[0].tolist() == [-1.0, pytest.approx(-1 / (len(SENSORS) - 1))]
+    assert "Compared with 1 model of other seeds" in placed.graph.notes[0]
+
+
 # ---------------------------------------------------------------- in a browser
 
 

@@ -58,11 +58,13 @@ class ClassGraphs:
     graphs: dict[Any, SensorGraph]
     """By label: the edges with evidence within the class."""
     differences: dict[Any, SensorGraph]
-    """By label: the class minus all others, only edges with evidence. Of two classes, the second minus the first."""
+    """By label: the class minus all others, only edges with evidence (`found`). Of two classes: second minus first."""
     evidence: pl.DataFrame
-    """Every test, smallest p first: class, sender, receiver, difference, in_class, in_others, p, q, recurs.
+    """Every test, smallest p first: class, sender, receiver, difference, in_class, in_others, p, q, recurs, found.
 
     recurs: the share of the models with other seeds in which q is as small and the sign the same; null without any.
+    found: whether the pair is an edge of `differences`: q is small, it recurs with every seed, and it is an edge of the
+    graph of at least one class. (A sender that helps in no class can still mislead a model more in one of them.)
     """
     q: float
     """The largest q-value of an edge of `differences`."""
@@ -127,7 +129,10 @@ def compare_classes(
         permutations = int(np.clip(PER_TEST * tests, 5 * FIRST, MAX_PERMUTATIONS))
     results = [_all_tests(each, labels, compared, group, permutations, [seed, at]) for at, each in enumerate(effects)]
     evidence = results[0].with_columns(recurs=_recurs(results[0], results[1:], q))
-    kept = evidence.filter((pl.col("q") <= q) & (pl.col("recurs").fill_null(1.0) == 1))
+    evidence = evidence.with_columns(
+        found=(pl.col("q") <= q) & (pl.col("recurs").fill_null(1.0) == 1) & _in_a_class(evidence, graphs)
+    )
+    kept = evidence.filter("found")
     differences, agreement = {}, {}
     for label in compared:
         name = f"{label} minus {classes[0] if len(classes) == 2 else 'all others'}"
@@ -138,6 +143,12 @@ def compare_classes(
             everything = [_as_graph(each, sensors, label) for each in results]
             agreement[label.item()] = stability(everything, top=min(20, max(1, len(sensors) * (len(sensors) - 1) // 8)))
     return ClassGraphs(dict(graphs), differences, evidence, q, agreement, len(results) - 1)
+
+
+def _in_a_class(evidence: pl.DataFrame, graphs: Mapping[Any, SensorGraph]) -> pl.Series:
+    """(tests,) whether the pair is an edge of the graph of at least one class."""
+    pairs = {pair for graph in graphs.values() for pair in graph.edges().select("sender", "receiver").iter_rows()}
+    return pl.Series([pair in pairs for pair in evidence.select("sender", "receiver").iter_rows()], dtype=pl.Boolean)
 
 
 def _recurs(own: pl.DataFrame, others: Sequence[pl.DataFrame], q: float) -> pl.Series:
@@ -245,7 +256,9 @@ def _no_difference(evidence: pl.DataFrame, kept: pl.DataFrame, label: Any, q: fl
         return "no receiver has hidden readings in enough samples of both sides; use a table with more samples"
     small = tested.filter(pl.col("q") <= q)
     if len(small) and not len(kept.filter(pl.col("class") == str(label))):
-        return f"none of the {len(small)} differences with a q-value up to {q:g} recurs with every other seed"
+        lasting = small.filter(pl.col("recurs").fill_null(1.0) == 1)
+        why = "is an edge of the graph of a class" if len(lasting) else "recurs with every other seed"
+        return f"none of the {len(small)} differences with a q-value up to {q:g} {why}"
     lowest = float(tested["q"].to_numpy().min())
     return (
         f"none of {len(tested):,} tests has a q-value up to {q:g} (the lowest is {lowest:.2g}); "

@@ -41,6 +41,8 @@ HIDDEN_SHARE = 0.1  # of single readings, and of sensors
 HORIZON_SHARES = (0.25, 0.5, 1.0)
 FEW_SAMPLES = 10  # with fewer, a forecaster is judged at several times of each
 CUTOFFS = 20  # of all samples, where there are few
+OWN_READINGS_ONLY = ("mean", "last", "linear")  # models without senders
+MAX_GRAPH_SENSORS = 200
 MAX_PREDICTED, MIN_PREDICTED = 100_000, 1000  # for the graph: hidden readings times sensors; hidden readings
 
 
@@ -129,6 +131,16 @@ def report_on_readings(
 def _graph(models: Sequence[Any], table: EventTable, seed: int) -> Picture:
     """Whom the model needs to predict whom; where that cannot be measured, the picture says why."""
     sensors = models[0].scaler_.sensors
+    why = ""
+    if models[0].model in OWN_READINGS_ONLY:
+        why = f"There are no edges between sensors: the model '{models[0].model}' predicts each sensor from itself."
+    elif len(sensors) > MAX_GRAPH_SENSORS:
+        why = (
+            f"There is no graph of {len(sensors):,} sensors here, because each has to be left out once. "
+            "'raindrop graph DATA --run RUN --out FOLDER' takes the time for it."
+        )
+    if why:
+        return Picture(sensors, [Frame("", [], why)])
     number = int(np.clip(MAX_PREDICTED / len(sensors), MIN_PREDICTED, MAX_HIDDEN))
     try:
         effects = [each.sender_effects(table, seed=seed + at, max_hidden=number) for at, each in enumerate(models)]
