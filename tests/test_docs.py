@@ -175,9 +175,9 @@ def test_links_between_documents_lead_somewhere():
 
 
 def test_what_is_exported_is_what_is_promised():
-    promised = """Classifier ConfigError CostRatio DataError EventTable Forecaster Imputer InformedGraph ModelFileError
-    MultiLabelClassifier OutputExistsError Predictions RaindropError RaindropWarning Readings Regressor SensorGraph
-    SensorGraphs Sensitivity Stream __version__ auto grid load sensor_graph"""
+    promised = """ClassGraphs Classifier ConfigError CostRatio DataError EventTable Forecaster Imputer InformedGraph
+    ModelFileError MultiLabelClassifier OutputExistsError Predictions RaindropError RaindropWarning Readings Regressor
+    SensorGraph SensorGraphs Sensitivity Stream __version__ auto class_graphs grid load sensor_graph"""
     assert sorted(raindrop.__all__) == sorted(promised.split())
     for name in raindrop.__all__:
         assert hasattr(raindrop, name)
