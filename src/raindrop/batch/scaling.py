@@ -40,7 +40,7 @@ class StaticColumn:
     def encode(self, column: pl.Series) -> Float32:
         """(n, width) z-scores or one-hot columns; a missing value or a new category becomes zeros."""
         if self.categories is not None:
-            values = np.array(_to_category(column).to_list(), dtype=object)
+            values = np.array(_to_category(column), dtype=object)
             return np.asarray(values[:, None] == np.array(self.categories, dtype=object), dtype=np.float32)
         if column.dtype == pl.String and column.null_count() == len(column):  # nothing known is nothing of a wrong type
             column = column.cast(pl.Float64)
@@ -56,7 +56,7 @@ class StaticColumn:
         """The column as numbers or text that can be written anywhere, None where missing; `encode` gives the same."""
         self.encode(column)  # an error where it cannot be encoded
         if self.categories is not None:
-            return _to_category(column).to_list()
+            return _to_category(column)
         return [None if np.isnan(number) else number for number in _to_number(column).tolist()]
 
 
@@ -201,15 +201,14 @@ def _to_number(column: pl.Series) -> Float64:
     return number
 
 
-def _to_category(column: pl.Series) -> pl.Series:
-    """The column as text; null where the value is missing."""
+def _to_category(column: pl.Series) -> list[str | None]:
+    """The column as text; None where the value is missing."""
     if column.dtype.is_nested() or column.dtype == pl.Duration:
         raise DataError(
             f"samples: static '{column.name}' is of type {column.dtype}, which is neither a number nor a category.\n"
             "Turn it into a number or text, or leave it out of statics."
         )
-    text = column.cast(pl.String)
-    return text.set(text == "", None)
+    return [text or None for text in column.cast(pl.String).to_list()]
 
 
 def _fit_static(column: pl.Series) -> StaticColumn:
@@ -222,7 +221,7 @@ def _fit_static(column: pl.Series) -> StaticColumn:
         mean += float((number - mean).mean())
         deviation = float(np.sqrt(np.mean((number - mean) ** 2)))
         return StaticColumn(column.name, mean, deviation if deviation > _rounding_error(mean) else 1.0)
-    values = _to_category(column).drop_nulls().unique().sort().to_list()
+    values = sorted({text for text in _to_category(column) if text is not None})
     if len(values) > 100:
         raise DataError(
             f"samples: static '{column.name}' has {len(values):,} different text values; that is an id or a number "

@@ -18,7 +18,7 @@ from raindrop.training.progress import bar
 
 def evaluating(model: Model, device: str) -> None:
     """Put a model on a device and in evaluation mode, where it is not yet: going through all modules takes a while."""
-    if any(module.training for module in model.modules()):
+    if model.training or model.network.training:
         model.eval()
     tensor = next(chain(model.parameters(), model.buffers()), None)
     if tensor is not None and tensor.device != torch.device(device):
