@@ -118,6 +118,8 @@ CASES = {
     "forecast apply": Case("forecast apply FORECASTER SERIES --out OUT.csv --every 1"),
     "graph": Case("graph SERIES --out OUT"),
     "explain": Case("explain RUN DATA --out OUT.html"),
+    "importances": Case("importances RUN DATA --out OUT.csv --repeats 1"),
+    "monitor": Case("monitor RUN DATA --out OUT.html --part all"),
     "report": Case("report RUN --out OUT.html"),
     "sign": Case("sign OUT --key KEY", before="RUN"),
     "token": Case("token OUT.json --name ward", run_again=False),
@@ -141,7 +143,10 @@ TWO_FILES = {
 }
 """Commands that write two things, with the one that has its name first."""
 IN_PYTHON = ("write a table over another", "save a model")
-ELSEWHERE = {"serve": "test_stream_state.py, which has what it writes: live samples"}
+ELSEWHERE = {
+    "serve": "test_stream_state.py, which has what it writes: live samples",
+    "export": "takes long to trace a model; it writes one folder, as `graph` does",
+}
 READS_ONLY = {"models": "models", "settings": "settings raindrop"}
 
 

@@ -125,14 +125,13 @@ def test_a_log_on_a_full_disk_stops_nothing(service):
     from pathlib import Path
 
     own = service.service.log
-    full = Log(Path("/dev/full"))
-    own.path, own._file, path = full.path, None, own.path
-    lost = own.lost
+    path, lost = own.path, own.lost
+    own.write_to(Path("/dev/full"))
     try:
         assert service.post("/v1/predict", good_body(random.Random(0))).status == 200
         wait_until(lambda: own.lost > lost)
     finally:
-        own.path, own._file = path, None
+        own.write_to(path)
     assert b"raindrop_log_lines_lost_total" in service.get("/metrics").body
 
 

@@ -51,7 +51,9 @@ class Process:
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(120)
+        code = self.process.wait(120)
+        self.process.stdout.close()
+        return code
 
 
 @pytest.mark.slow

@@ -219,11 +219,11 @@ def decaying_average(batch: Batch, x: Tensor, interval: Tensor, scales: Tensor) 
     rows, counts = batch.senders.rows, batch.senders.counts
     if not len(rows):
         return x
-    order, size = rows.numpy(force=True), counts.numpy(force=True)
-    time = batch.time.numpy()[batch.step.numpy(force=True)[order]]
-    gap = np.diff(time, prepend=time[:1]) / interval.numpy(force=True)[batch.sensor.numpy(force=True)[order]]
+    order, size = rows.cpu().numpy(), counts.cpu().numpy()
+    time = batch.time.numpy()[batch.step.cpu().numpy()[order]]
+    gap = np.diff(time, prepend=time[:1]) / interval.cpu().numpy()[batch.sensor.cpu().numpy()[order]]
     gap[(np.cumsum(size) - size)[size > 0]] = np.inf  # nothing before the first reading of a series
-    decay = torch.from_numpy(np.exp(-gap[:, None] / scales.numpy(force=True))[..., None]).to(x.device, x.dtype)
+    decay = torch.from_numpy(np.exp(-gap[:, None] / scales.cpu().numpy())[..., None]).to(x.device, x.dtype)
     longest = int(size.max())
     with_ones = torch.cat([x[rows], torch.ones_like(decay)], dim=-1)  # the sums of x, and of the weights
     total: Tensor
@@ -243,15 +243,15 @@ class Neighbours:
 
     def __init__(self, batch: Batch, interval: Tensor):
         self.previous, self.following = batch.previous, batch.following  # positions of readings, -1 for none
-        previous, following = self.previous.numpy(force=True), self.following.numpy(force=True)
+        previous, following = self.previous.cpu().numpy(), self.following.cpu().numpy()
         has_previous, has_following = previous >= 0, following >= 0
         time = batch.time.numpy()  # double, as all times
-        read_at, now = np.append(time.take(batch.step.numpy(force=True)), 0.0), time[:, None]
+        read_at, now = np.append(time.take(batch.step.cpu().numpy()), 0.0), time[:, None]
         age, wait = now - read_at.take(previous), read_at.take(following) - now  # position -1 is the last
         between = has_previous & has_following
         self.share = np.where(between, age / np.where(between, age + wait, 1.0), ~has_previous)
         """Of the way from the reading before to the one after."""
-        typical = interval.numpy(force=True)
+        typical = interval.cpu().numpy()
         self.age = np.where(has_previous, age / typical, np.inf)
         self.wait = np.where(has_following, wait / typical, np.inf)
         """In units of the sensor's typical interval; inf where there is no reading."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import threading
@@ -40,7 +41,19 @@ class Log:
                 self._open().flush()
             except (OSError, ValueError):  # a full disk, a closed pipe
                 self.lost += 1
-                self._file = None
+                self._close()
+
+    def write_to(self, path: Path | None) -> None:
+        """Go on in another file, or on standard error."""
+        with self._lock:
+            self._close()
+            self.path = path
+
+    def _close(self) -> None:
+        if self._file is not None and self.path is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
+        self._file = None
 
     def _open(self) -> IO[bytes]:
         if self._file is None:
