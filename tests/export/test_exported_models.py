@@ -131,7 +131,7 @@ def test_an_onnx_imputer_answers_as_the_library_does_in_windows_of_a_long_series
         np.array(["x", "y", "z"])[rng.integers(0, 3, number)], rng.normal(size=number),
     )  # fmt: skip
     model = rd.Imputer(config={"train.epochs": 1, "train.min_steps": 1}).fit(series)
-    export_model(model, tmp_path / "onnx", max_times=512)
+    export_model(model, tmp_path / "onnx", max_times=1024)
     queries = rd.grid(series, every=7.3)
     expected = model.readings_at(series, queries).value
     exported = ExportedModel(tmp_path / "onnx")

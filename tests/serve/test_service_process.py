@@ -52,6 +52,7 @@ class Process:
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(120)
+        self.last_words = self.process.stdout.read()
         self.process.stdout.close()
         return code
 
@@ -86,7 +87,7 @@ def test_the_command_serves_reloads_and_stops_after_the_last_answer(runs, tmp_pa
     assert [status for status, _ in answers] == [200]
     last = json.loads(log.read_text().splitlines()[-1])
     assert last["event"] == "stopped"
-    assert "stopped" in serving.process.stdout.read()
+    assert "stopped" in serving.last_words
 
 
 @pytest.mark.slow

@@ -115,7 +115,7 @@ class Batch:
         """(s, sensor) the first reading of the sensor in the same sample after timestamp s; -1 where none follows."""
         number = len(self.value)
         first = np.full((self.num_steps + 1, self.num_sensors), number)
-        first.reshape(-1)[self.cell.numpy(force=True)] = np.arange(number)
+        first.reshape(-1)[self.cell.cpu().numpy()] = np.arange(number)
         first = np.minimum.accumulate(first[::-1], axis=0)[::-1][1:]  # of any sample: readings lie in order
         return self._in_same_sample(np.where(first < number, first, -1))
 
@@ -123,14 +123,14 @@ class Batch:
     def previous(self) -> Tensor:
         """(s, sensor) the latest reading of the sensor in the same sample up to timestamp s; -1 where there is none."""
         latest = np.full((self.num_steps, self.num_sensors), -1)
-        latest.reshape(-1)[self.cell.numpy(force=True)] = np.arange(len(self.value))
+        latest.reshape(-1)[self.cell.cpu().numpy()] = np.arange(len(self.value))
         return self._in_same_sample(np.maximum.accumulate(latest, axis=0))  # of any sample: readings lie in order
 
     def _in_same_sample(self, reading: NDArray[np.int64]) -> Tensor:
         """Readings (s, sensor), -1 where they are of another sample than the timestamp."""
         if self.num_samples > 1:
-            owner = np.append(self.sample.numpy(force=True), -1)
-            reading = np.where(owner[reading] == self.step_sample.numpy(force=True)[:, None], reading, -1)
+            owner = np.append(self.sample.cpu().numpy(), -1)
+            reading = np.where(owner[reading] == self.step_sample.cpu().numpy()[:, None], reading, -1)
         return torch.from_numpy(reading).to(self.value.device)
 
     @cached_property
