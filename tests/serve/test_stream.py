@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from arrival_orders import as_dates, in_random_order, play, readings_of, table_o
 from learnable import QUICK, SENSORS, easy_table
 
 import raindrop as rd
+from raindrop.serve.arrivals import Arrivals
 
 ORDERS = int(os.environ.get("STREAM_ORDERS", "30"))
 """How many orders of arrival to try; docs/stream.md has the result of 1,000."""
@@ -237,3 +239,17 @@ def test_the_examples_of_the_page_on_streams_run(tmp_path, monkeypatch, capsys):
     for _ in range(2):
         exec(after_a_crash, names)
     assert names["stream"].table().num_readings == 9
+
+
+@pytest.mark.parametrize("names", [["a", "b 2", "a"], ["7", "07", "7.0"], [" a", "a ", "a"], ["x.0", "-1", "µ"]])
+@pytest.mark.parametrize("times", [[1, 2.5, 0], [1.7e9, 1.7e9, 1.7e9 + 60]])
+def test_short_lists_are_read_as_a_frame_is(names, times):
+    columns = {"sample": names, "time": times, "sensor": ["pressure", "p=on", "pressure"], "value": [1, 2.5, -3e38]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        quick, general = (
+            Arrivals.from_frame(given, "hours") for given in (columns, pl.DataFrame(columns, strict=False))
+        )
+    assert (quick.ids, quick.sensors, quick.clock) == (general.ids, general.sensors, general.clock)
+    for name in ("owner", "time", "sensor", "value"):
+        np.testing.assert_array_equal(getattr(quick, name), getattr(general, name))
