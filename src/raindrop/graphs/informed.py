@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from raindrop.errors import ConfigError, DataError
+from raindrop.errors import ConfigError, DataError, check_seed
 from raindrop.graphs.export import write_frame
 from raindrop.graphs.graph import SensorGraph
 from raindrop.graphs.lagged import BLOCKS, MIN_ROWS, Lagged, Receiver
@@ -93,6 +93,7 @@ def sensor_graph(table: EventTable, *, q: float = 0.05, seed: int = 0, name: str
         raise DataError(f"sensor_graph takes an EventTable, not {type(table).__name__}.")
     if not isinstance(q, (int, float)) or not 0 < q < 1:
         raise ConfigError(f"q={q!r}: the share of false edges to allow lies between 0 and 1, such as 0.05.")
+    check_seed(seed)
     table = table.measured()
     if not table.num_readings:
         raise DataError("The table has no readings, so there is no graph to find.")
