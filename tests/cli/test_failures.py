@@ -135,8 +135,6 @@ COMMANDS_WITH_A_SEED = ["inspect DATA", "graph DATA --out OUT", "fit DATA --out 
 
 
 @pytest.mark.parametrize("command", COMMANDS_WITH_A_SEED)
-    "command", ["inspect DATA", "graph DATA --out OUT", "fit DATA --out OUT", "train DATA --out OUT"]
-)
 @pytest.mark.parametrize("seed", [-1, 2**63])
 def test_a_seed_that_is_none_is_a_sentence(command: str, seed: int, ask: Ask, data: Path, tmp_path: Path) -> None:
     places = {"DATA": data, "OUT": tmp_path / "out"}
