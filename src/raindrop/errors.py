@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import difflib
 import errno
+import operator
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -87,6 +88,17 @@ def check_choice(value: str, choices: Any, option: str) -> None:
     """Raise a DataError unless `value` is one of the values of the Literal type `choices`."""
     if value not in get_args(choices):
         raise DataError(f"{option}='{value}' is not known: {suggest(str(value), get_args(choices))}")
+
+
+def check_seed(seed: Any) -> int:
+    """The seed as a whole number; a ConfigError where it is none, or one that no generator takes."""
+    try:
+        number = operator.index(seed)
+    except TypeError:
+        number = -1
+    if not 0 <= number < 2**63:
+        raise ConfigError(f"seed={seed!r}: a seed is a whole number, 0 or above.")
+    return number
 
 
 def format_count(count: int, total: int, noun: str) -> str:

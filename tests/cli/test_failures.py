@@ -131,6 +131,18 @@ def test_a_demo_of_no_samples_is_a_sentence(samples: int, ask: Ask, tmp_path: Pa
     assert not (tmp_path / "demo").exists()
 
 
+COMMANDS_WITH_A_SEED = ["inspect DATA", "graph DATA --out OUT", "fit DATA --out OUT", "train DATA --out OUT"]
+
+
+@pytest.mark.parametrize("command", COMMANDS_WITH_A_SEED)
+@pytest.mark.parametrize("seed", [-1, 2**63])
+def test_a_seed_that_is_none_is_a_sentence(command: str, seed: int, ask: Ask, data: Path, tmp_path: Path) -> None:
+    places = {"DATA": data, "OUT": tmp_path / "out"}
+    code, _, errors = ask(*(places.get(word, word) for word in command.split()), "--seed", seed)
+    assert code == 1
+    assert f"seed={seed}: a seed is a whole number, 0 or above." in errors
+
+
 @pytest.mark.parametrize("size", ["2", "many", "-1", "1.5"])
 def test_several_processes_without_torchrun_are_a_sentence(
     size: str, ask: Ask, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -106,6 +106,17 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any], dict[str, Any]], None], str
 }
 
 
+def test_trees_of_which_one_has_no_score_are_refused(tmp_path: Path) -> None:
+    config = {"model.rounds": 2, "model.min_samples": 2}
+    saved = rd.Classifier("trees", config=config).fit(easy_table(24)).save(tmp_path / "saved")
+
+    def cut(about: dict[str, Any], weights: dict[str, Any]) -> None:
+        weights["model/output"] = weights["model/output"][:1].clone()
+
+    with pytest.raises(ModelFileError, match="not every one of its trees"):
+        rd.load(forged(saved, tmp_path / "run", cut))
+
+
 def tensor(name: str, value: float) -> Callable[[dict[str, Any], dict[str, Any]], None]:
     def change(about: dict[str, Any], weights: dict[str, Any]) -> None:
         weights[f"model/{name}"] = torch.full_like(weights[f"model/{name}"].long(), int(value))

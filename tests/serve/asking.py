@@ -110,3 +110,16 @@ def wait_until(condition: Callable[[], bool], seconds: float = 300.0) -> None:
     while not condition():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.005)
+
+
+def logged(running: Asking, found: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """The last line of the service's log that fits; a line is written once its answer has been sent."""
+    lines: list[dict[str, Any]] = []
+
+    def there() -> bool:
+        texts = running.service.log.path.read_text().splitlines()
+        lines[:] = [line for line in map(json.loads, texts) if found(line)]
+        return bool(lines)
+
+    wait_until(there)
+    return lines[-1]

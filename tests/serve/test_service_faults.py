@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import random
 import shutil
@@ -11,7 +10,7 @@ import signal
 import threading
 
 import pytest
-from asking import PATIENT, Asking, wait_until
+from asking import PATIENT, Asking, logged, wait_until
 from learnable import QUICK, easy_table
 from malformed import good_body, malformed
 from served_models import request_of
@@ -69,8 +68,7 @@ def test_a_killed_worker_is_replaced_and_no_request_is_lost(running):
         wait_until(lambda: running.service.pool.counts.restarts == 1)
         wait_until(lambda: running.service.pool.ready == 1, 600)
     assert set(traffic.statuses) == {200}
-    lines = [json.loads(line) for line in running.service.log.path.read_text().splitlines()]
-    assert [line["exit"] for line in lines if line["event"] == "worker_restarted"] == [-signal.SIGKILL]
+    assert logged(running, lambda line: line["event"] == "worker_restarted")["exit"] == -signal.SIGKILL
 
 
 @pytest.mark.slow

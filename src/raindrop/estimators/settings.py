@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, ClassVar, Literal, Self
 
-import numpy as np
 from sklearn.base import BaseEstimator
 
 from raindrop import config as configs
-from raindrop.errors import ConfigError, suggest
+from raindrop.errors import ConfigError, check_seed, suggest
 from raindrop.hardware import check_threads
 from raindrop.models.registry import MODELS, Entry
 from raindrop.training.config import Plan, TrainConfig
@@ -52,8 +51,7 @@ class Settings(BaseEstimator):  # type: ignore[misc]
             )
         if self.unknown_sensors not in ("error", "ignore"):
             raise ConfigError(f"unknown_sensors is 'error' or 'ignore', not '{self.unknown_sensors}'.")
-        if not isinstance(self.seed, (int, np.integer)) or not 0 <= self.seed < 2**63:
-            raise ConfigError(f"seed={self.seed!r}: a seed is a whole number, 0 or above.")
+        check_seed(self.seed)
         check_threads(self.threads)
         self._check_arguments()
         preset, own = configs.split_sections(entry.presets[self.preset]), configs.split_sections(self.config or {})

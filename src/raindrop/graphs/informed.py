@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from raindrop.errors import ConfigError, DataError
+from raindrop.errors import ConfigError, DataError, check_seed
 from raindrop.graphs.export import write_frame
 from raindrop.graphs.graph import SHOWN, SensorGraph
 from raindrop.graphs.lagged import BLOCKS, MIN_ROWS, Lagged, Receiver
@@ -104,7 +104,7 @@ def sensor_graph(
     that are done, and of all.
     """
     with limit_threads(None):  # the matrices are small: threads would wait for one another
-        return _sensor_graph(checked_table(table, q), q, seed, name, progress)
+        return _sensor_graph(checked_table(table, q, seed), q, seed, name, progress)
 
 
 def _sensor_graph(
@@ -125,12 +125,13 @@ def _sensor_graph(
     return _graph(table.sensors, found, together, q, name, untested)
 
 
-def checked_table(table: EventTable, q: float) -> EventTable:
+def checked_table(table: EventTable, q: float, seed: int) -> EventTable:
     """The measured readings, samples in the order of their ids; an error where there can be no graph."""
     if not isinstance(table, EventTable):
         raise DataError(f"A sensor graph is of an EventTable, not of {type(table).__name__}.")
     if not isinstance(q, (int, float)) or not 0 < q < 1:
         raise ConfigError(f"q={q!r}: the share of false edges to allow lies between 0 and 1, such as 0.05.")
+    check_seed(seed)
     table = table.measured()
     if not table.num_readings:
         raise DataError("The table has no readings, so there is no graph to find.")

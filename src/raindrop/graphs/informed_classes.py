@@ -43,7 +43,7 @@ def class_graphs(
     others. Labels are permuted over samples, or over whole groups. Edges at the same time are in the graphs of the
     classes, but only lagged ones are compared. progress: called with what is done, and all there is to do.
     """
-    table = labelled_samples(checked_table(table, q))
+    table = labelled_samples(checked_table(table, q, seed))
     labels, group, past = np.asarray(table.labels), table_groups(table), Past.of(table)
     classes, M = np.unique(labels), len(table.sensors)
     steps = M * (1 + len(classes))

@@ -123,6 +123,9 @@ class Trees(DirectModel):
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
         resize_buffers(self, state_dict, prefix, ("output",))
         super()._load_from_state_dict(state_dict, prefix, *rest)
+        trees = state_dict.get(prefix + "forest.root")
+        if trees is not None and self.output.shape != trees.shape:
+            raise ValueError("not every one of its trees has a score that it adds to")
         if self.output.ndim != 1 or bool(((self.output < 0) | (self.output >= len(self.baseline))).any()):
             raise ValueError(f"its trees are for other than {len(self.baseline)} scores")
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raindrop.errors import ConfigError, DataError
+from raindrop.errors import ConfigError, DataError, check_seed
 from raindrop.estimators.samples import SampleEstimator
 from raindrop.report.card import Card, card_of
 from raindrop.report.cases import MAX_READINGS, Case, cases, choose
@@ -106,6 +106,7 @@ def report_on(
     """
     if samples < 1:
         raise ConfigError(f"samples={samples}: a report shows at least one sample.")
+    check_seed(seed)
     if not len(table):
         raise DataError("The table is empty, so there is nothing to report on.")
     base = report_on_run(estimator, title=title)

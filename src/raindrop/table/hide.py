@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from raindrop.errors import DataError, suggest
+from raindrop.errors import DataError, check_seed, suggest
 from raindrop.table.event_table import EventTable
 from raindrop.table.queries import spans
 
@@ -39,7 +39,7 @@ def hide_random_sensors(
     Every sample draws its own sensors.
     """
     num_sensors = len(table.sensors)
-    rank = np.random.default_rng(seed).random((len(table), num_sensors)).argsort(1).argsort(1)
+    rank = np.random.default_rng(check_seed(seed)).random((len(table), num_sensors)).argsort(1).argsort(1)
     hidden = rank < num_hidden(share, num_sensors)
     sample = np.repeat(np.arange(len(table)), table.count)
     return _hide_readings(table, hidden[sample, table.sensor[table.rows()]], values)
@@ -56,7 +56,7 @@ def hold_out_readings(table: EventTable, share: float, *, seed: int = 0) -> tupl
     """Hide a random share of all readings: the table without them, and them (sample, time, sensor, value)."""
     table = _measured(table)
     _require_share(share)
-    return _hold_out(table, np.random.default_rng(seed).random(table.num_readings) < share)
+    return _hold_out(table, np.random.default_rng(check_seed(seed)).random(table.num_readings) < share)
 
 
 def hold_out_blocks(
@@ -72,7 +72,7 @@ def hold_out_blocks(
         raise DataError(f"length={length!r}: how long a block is hidden is a positive number of {table.time_unit}.")
     owner, sensor, time = _readings(table)
     period = length / share
-    phase = np.random.default_rng(seed).uniform(0, period, (len(table), len(table.sensors)))
+    phase = np.random.default_rng(check_seed(seed)).uniform(0, period, (len(table), len(table.sensors)))
     return _hold_out(table, (time - spans(table)[0][owner] + phase[owner, sensor]) % period < length)
 
 
@@ -83,7 +83,7 @@ def hold_out_sensors(table: EventTable, share: float, *, seed: int = 0) -> tuple
     owner, sensor, _ = _readings(table)
     present = np.zeros((len(table), len(table.sensors)), dtype=bool)
     present[owner, sensor] = True
-    order = np.where(present, np.random.default_rng(seed).random(present.shape), np.inf)
+    order = np.where(present, np.random.default_rng(check_seed(seed)).random(present.shape), np.inf)
     number = np.maximum(np.round(share * present.sum(1)), 1)
     hidden = present & (order.argsort(1).argsort(1) < np.minimum(number, present.sum(1) - 1)[:, None])
     return _hold_out(table, hidden[owner, sensor])

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from raindrop.errors import DataError
+from raindrop.errors import DataError, check_seed
 from raindrop.table.event_table import EventTable
 from raindrop.table.overview_view import Missingness, Overview
 from raindrop.table.sample_columns import encode_column
@@ -22,6 +22,7 @@ NUM_FOLDS = 5
 
 def overview(table: EventTable, *, seed: int = 0, max_samples: int = MAX_SAMPLES) -> Overview:
     """Summarise a table. Statistics that need more than one pass use `max_samples` samples drawn with `seed`."""
+    check_seed(seed)
     readings = _Readings.from_table(table)
     times_per_sample = readings.times_per_sample()
     subset = table[_random_positions(table, max_samples, seed)]
@@ -220,13 +221,15 @@ def _cross_validated_auroc(
 
     folds = StratifiedKFold if groups is None else StratifiedGroupKFold
     probability = np.zeros((len(codes), int(codes.max()) + 1))
-    for train, test in folds(NUM_FOLDS, shuffle=True, random_state=seed).split(features, codes, groups):
+    for train, test in folds(NUM_FOLDS, shuffle=True, random_state=seed % 2**32).split(features, codes, groups):
         present = np.unique(codes[train])
         if len(present) == 1:  # both groups of a class can be in the test fold
             probability[test, present[0]] = 1.0
             continue
         filled = ~np.isnan(features[train]).all(0)  # the trees cannot bin a column without any value
-        trees = HistGradientBoostingClassifier(max_iter=80, learning_rate=0.08, max_leaf_nodes=15, random_state=seed)
+        trees = HistGradientBoostingClassifier(
+            max_iter=80, learning_rate=0.08, max_leaf_nodes=15, random_state=seed % 2**32
+        )
         trees.fit(features[np.ix_(train, filled)], codes[train])
         probability[np.ix_(test, trees.classes_)] = trees.predict_proba(features[np.ix_(test, filled)])
     scored = range(1, probability.shape[1]) if probability.shape[1] == 2 else range(probability.shape[1])

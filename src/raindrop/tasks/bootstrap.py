@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from raindrop.errors import check_seed
 from raindrop.tasks.metrics import Floats
 
 CHUNK = 2_000_000  # draws times samples at once
@@ -30,7 +31,7 @@ def interval(value: float, drawn: Floats) -> Interval:
 
 def resampled_counts(strata: NDArray[np.int64], draws: int, seed: int) -> Iterator[Floats]:
     """(some draws, sample): how often each sample is drawn; of each stratum as many as it has."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(check_seed(seed))
     members = [np.flatnonzero(strata == stratum) for stratum in np.unique(strata)]
     at_once = max(1, CHUNK // len(strata))
     for start in range(0, draws, at_once):

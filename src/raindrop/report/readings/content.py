@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from raindrop.errors import ConfigError, DataError
+from raindrop.errors import ConfigError, DataError, check_seed
 from raindrop.estimators.forecaster import Forecaster
 from raindrop.estimators.hidden_readings import (
     Scenario,
@@ -91,6 +91,7 @@ def report_on_readings(
     """
     if cases < 1:
         raise ConfigError(f"cases={cases}: a report shows at least one.")
+    check_seed(seed)
     estimator._require_fitted()
     kind = "Forecaster" if isinstance(estimator, Forecaster) else "Imputer"
     validated = any("validation" in row for row in estimator.history_)
