@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Literal, get_args
 
 from raindrop.errors import ConfigError, suggest
@@ -71,6 +71,7 @@ def preferred_threads() -> int:
     return 1 if current in _usual_threads() else current
 
 
+@cache
 def _usual_threads() -> set[int]:
     """What torch may start with here: all cores, those this process may use, or one for every two (hyper-threads)."""
     cores = {os.cpu_count() or 1}

@@ -135,24 +135,24 @@ def _sender_sums(layer: NearbyMessages, batch: Batch, readings: _Readings, conte
     near = Neighbours(batch, layer.interval)
     _, k, j = content.shape
     lines, before_only, shape = len(LINE_DECAYS), layer.sides == "before", near.age.shape
-    padded = np.concatenate([content.reshape(-1, k * j), np.zeros((1, k * j), dtype=np.float32)])  # for position -1
-    sent = padded.take(near.previous.numpy().ravel(), axis=0).T.reshape(k, j, *shape)  # (k, j, s, u)
-    terms = np.empty((k, j + 1, *shape), dtype=np.float32)
-    np.copyto(terms[:, :j], sent)
+    padded = np.zeros((j, k, len(content) + 1), dtype=np.float32)  # one more, for position -1
+    padded[..., :-1] = content.transpose(2, 1, 0)
+    terms = np.empty((j + 1, k, *shape), dtype=np.float32)  # of each sensor at each timestamp: its content, evidence
+    terms[:j] = padded.take(near.previous.numpy(), axis=-1)
     if not before_only:
-        after = padded[:, : lines * j].take(near.following.numpy().ravel(), axis=0).T.reshape(lines, j, *shape)
-        terms[:lines, :j] += near.share.astype(np.float32) * (after - terms[:lines, :j])
+        after = padded[:, :lines].take(near.following.numpy(), axis=-1)
+        terms[:j, :lines] += near.share.astype(np.float32) * (after - terms[:j, :lines])
     age, decay = near.age if before_only else np.minimum(near.age, near.wait), -np.abs(_np(layer.decay)).T
     for of_heads, heads in ((age, slice(0, lines)), (near.age, slice(lines, None))):
         present = of_heads < np.inf
         log_age = np.log1p(np.where(present, of_heads, 0.0).astype(np.float32))
-        np.multiply(np.exp(decay[heads, None] * log_age), present, out=terms[heads, j])  # evidence
-    terms[:, :j] *= terms[:, j:]
+        np.multiply(np.exp(decay[heads, None] * log_age), present, out=terms[j, heads])
+    terms[:j] *= terms[j]
     pair = np.exp(_bounded(PAIR_RATE * _np(layer.pair), MAX_PAIR))  # (k, u, v)
     np.einsum("kuu->ku", pair)[:] = 0.0  # a sensor does not send to itself
-    sums = np.matmul(terms.reshape(k, -1, shape[1]), pair).reshape(k * (j + 1), -1)
-    sums = sums.take(readings.step * shape[1] + readings.sensor, axis=1).reshape(k, j + 1, -1)
-    return sums[:, :j], sums[:, j]
+    sums = np.matmul(terms, pair).reshape((j + 1) * k, -1)
+    sums = sums.take(readings.step * shape[1] + readings.sensor, axis=1).reshape(j + 1, k, -1)
+    return sums[:j].transpose(1, 0, 2), sums[j]
 
 
 def _pool(pool: TemporalAttention, readings: _Readings, h: Array, p: Array) -> Array:
