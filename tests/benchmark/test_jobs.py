@@ -18,6 +18,8 @@ from raindrop.errors import ConfigError
 from raindrop.estimators import load
 from raindrop.version import source_checksum
 
+pytestmark = pytest.mark.slow
+
 
 def with_blend(folder: Path, text: str = TOML) -> Path:
     """The tiny table with a blend whose network is that of the row 'Net'."""

@@ -10,6 +10,8 @@ from raindrop.benchmark.ranking import make_folds, rank_sensors
 from raindrop.errors import DataError
 from raindrop.table.event_table import EventTable
 
+pytestmark = pytest.mark.slow
+
 
 def table_of_signals(classes: int = 2, samples: int = 240, seed: int = 0) -> EventTable:
     """Sensors with a strong, a weak and no signal, one constant, one silent (never read), one sparse (rarely read)."""

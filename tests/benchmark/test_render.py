@@ -21,6 +21,8 @@ from raindrop.benchmark.parsing import parse
 from raindrop.benchmark.render import caption, comparison_note, latex, markdown
 from raindrop.errors import DataError, MissingExtraError
 
+pytestmark = pytest.mark.slow
+
 # ---------------------------------------------------------------- text
 
 

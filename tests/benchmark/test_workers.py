@@ -22,6 +22,8 @@ from raindrop.benchmark.workers import progress, remaining_seconds
 from raindrop.cli.app import main
 from raindrop.errors import TrainingError
 
+pytestmark = pytest.mark.slow
+
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
@@ -44,7 +46,6 @@ def work_until_killed(file: Path, out: Path, *place: Any) -> None:
     work(planned(file)[1], Store(out))
 
 
-@pytest.mark.slow
 def test_killed_at_exact_places_it_ends_with_the_same_table(file, uninterrupted, fresh, tmp_path):
     for place in PLACES:
         process = fresh.Process(target=work_until_killed, args=(file, tmp_path, *place))
@@ -55,7 +56,6 @@ def test_killed_at_exact_places_it_ends_with_the_same_table(file, uninterrupted,
     assert not [*tmp_path.glob("*/.*.partial-*"), *tmp_path.glob("runs/*/checkpoint*")]
 
 
-@pytest.mark.slow
 def test_the_command_killed_during_work_ends_with_the_same_table(file, uninterrupted, tmp_path):
     words = [sys.executable, "-m", "raindrop", *command(file, tmp_path)]
     process = subprocess.Popen(words, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
@@ -107,7 +107,6 @@ def work_and_log(file: Path, out: Path, log: Path) -> None:
     work(planned(file)[1], Store(out))
 
 
-@pytest.mark.slow
 def test_several_processes_share_the_jobs_and_run_none_twice(file, uninterrupted, fresh, tmp_path):
     processes = [fresh.Process(target=work_and_log, args=(file, tmp_path, tmp_path / "log")) for _ in range(3)]
     for process in processes:
@@ -142,7 +141,6 @@ def test_a_failed_job_does_not_stop_the_others_and_is_tried_again_next_time(file
 # ---------------------------------------------------------------- the command and its progress
 
 
-@pytest.mark.slow
 def test_the_command_with_two_workers_and_then_its_status(file, uninterrupted, tmp_path, capsys):
     main(command(file, tmp_path, "--workers", "2", "--splits", "1", "2"))
     output = capsys.readouterr().out
@@ -185,7 +183,6 @@ def test_the_remaining_time_is_estimated_from_jobs_of_the_same_row(file, tmp_pat
         assert remaining_seconds(net[1:2], [net[0]], store) == pytest.approx(40, abs=5)
 
 
-@pytest.mark.slow
 def test_a_failed_job_is_named_at_the_end_with_exit_code_1(tmp_path, capsys):
     text = TOML.replace('"train.learning_rate" = 0.05', '"train.learning_rate" = 1e12')
     file, out = prepare(tmp_path / "failing", text), tmp_path / "out"

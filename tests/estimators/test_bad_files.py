@@ -11,6 +11,8 @@ from refusal import is_sound, listing, outcome, refused, write_csv
 from raindrop.errors import DataError, OutputExistsError, RaindropError
 from raindrop.table.event_table import EventTable
 
+pytestmark = pytest.mark.slow
+
 EVENTS = {
     "sample": ["p1", "p1", "p2"],
     "time": [0.0, 1.0, 0.5],

@@ -18,6 +18,8 @@ from raindrop.graphs.graph import SensorGraphs
 from raindrop.models.raindrop.config import RaindropConfig
 from raindrop.models.raindrop.model import Raindrop
 
+pytestmark = pytest.mark.slow
+
 VARIANTS = [
     {},
     {"graph.senders": "observed", "graph.mixing": "residual", "prune": 0.0},

@@ -18,6 +18,8 @@ from raindrop.models.raindrop.config import RaindropConfig
 from raindrop.models.raindrop.model import Raindrop
 from raindrop.tasks.classification import Classification
 
+pytestmark = pytest.mark.slow
+
 
 def untrained(table, make_spec, **config) -> Classifier:
     """A classifier with random weights: the probe does not need a trained model."""
@@ -81,7 +83,6 @@ def test_the_batch_size_does_not_change_the_graph(make_table, make_spec, monkeyp
     assert_close(probe_graph(classifier, table).weights, before)
 
 
-@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_batches(make_table, make_spec, monkeypatch):
     """One set of sums is kept, however many batches there are."""
     table = make_table(samples=60, times=16)

@@ -256,3 +256,17 @@ def test_every_change_of_unit_is_found_in_narrow_values(change: object) -> None:
     old, new = rng.normal(100, 4, (2, 2000))
     note = find_unit_change(np.quantile(old, np.linspace(0, 1, 101)), change.factor * new + change.offset)
     assert note == change.describe()
+
+
+def test_stretches_are_of_one_sample_and_one_length_however_many_there_could_be():
+    columns = {
+        "sample": ["a"] * 5 + ["b"] * 2,
+        "time": [0.0, 9.0, 10.0, 25.0, 1e12, 3.0, 12.9],
+        "sensor": ["x"] * 7,
+        "value": [1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0],
+    }
+    table = EventTable.from_frames(columns)
+    assert Pieces.of(table, ["x"], length=1e-9).count == 7  # 1e21 stretches apart
+    pieces = Pieces.of(table, ["x"], length=10.0)
+    assert pieces.count == 5
+    assert pieces.level.tolist() == [2.0, 5.0, 7.0, 9.0, 12.0]

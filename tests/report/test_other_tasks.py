@@ -19,6 +19,8 @@ from raindrop.report.tasks import VIEWS, TaskView, view_type
 from raindrop.table.hide import hide_random_sensors, hide_sensors
 from raindrop.tasks import Regression, Task
 
+pytestmark = pytest.mark.slow
+
 KINDS = (Regressor, MultiLabelClassifier)
 COLUMNS = {Regressor: QUANTITIES, MultiLabelClassifier: LABELS}
 

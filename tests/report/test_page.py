@@ -25,6 +25,8 @@ from raindrop.report.numbers import digits, static_text
 from raindrop.report.page import circle, page, script_json
 from raindrop.report.policy import content_nonce
 
+pytestmark = pytest.mark.slow
+
 # ---------------------------------------------------------------- the file
 
 

@@ -16,6 +16,8 @@ from raindrop.report import plots
 from raindrop.table.hide import hide_random_sensors
 from raindrop.tasks.metrics import auroc
 
+pytestmark = pytest.mark.slow
+
 rng = np.random.default_rng(0)
 NAMES = (*SENSORS, "broken $ formula_{", r"\alpha^", "日本 sensor")
 

@@ -21,6 +21,8 @@ from raindrop.report import plots, report_on_readings, write_report
 from raindrop.report.readings.page import page
 from raindrop.table.hide import hold_out_blocks
 
+pytestmark = pytest.mark.slow
+
 
 def awkward_series(samples: int = 14, seed: int = 0, sensors: tuple[str, ...] = SENSORS) -> EventTable:
     """Waves of sensors whose names look like markup or formulas; the first is silent for a while."""
@@ -143,7 +145,6 @@ def tab(browser: Any, pages: dict[str, Path]) -> Iterator[Opened]:
     opened.page.close()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("which", ["imputer", "forecaster", "linear", "many", "run"])
 @pytest.mark.parametrize("width", [1280, 360])
 def test_it_opens_from_disk_without_requests_errors_or_sideways_scrolling(which, width, browser, pages):
@@ -160,7 +161,6 @@ def test_it_opens_from_disk_without_requests_errors_or_sideways_scrolling(which,
     tab.page.close()
 
 
-@pytest.mark.slow
 def test_selecting_another_case_changes_the_charts_and_the_senders(tab):
     seen = []
     for _ in range(3):
@@ -176,7 +176,6 @@ def test_selecting_another_case_changes_the_charts_and_the_senders(tab):
     assert len(shown) == len(SENSORS) - 1
 
 
-@pytest.mark.slow
 def test_a_sensor_and_a_gap_can_be_selected(tab):
     title = tab.page.locator("#case-title").inner_text()
     tab.page.select_option("#sensor", "1")
@@ -191,7 +190,6 @@ def test_a_sensor_and_a_gap_can_be_selected(tab):
     assert max(tab.evaluate("model('case-gaps').data.alpha")) > min(tab.evaluate("model('case-gaps').data.alpha"))
 
 
-@pytest.mark.slow
 def test_errors_by_sensor_can_be_searched_ordered_and_unfolded(tab, opened):
     tab.page.fill("#sensor-filter", "A/B")
     assert tab.page.locator("#sensor-errors tbody th").all_inner_texts() == ["a/b"]
@@ -209,7 +207,6 @@ def test_errors_by_sensor_can_be_searched_ordered_and_unfolded(tab, opened):
     assert many.page.locator("#sensor-errors tbody th").first.inner_text() == "u0"
 
 
-@pytest.mark.slow
 def test_names_are_shown_literally(tab):
     tab.page.select_option("#order", "name")
     text = tab.evaluate("document.body.innerText")

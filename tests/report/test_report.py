@@ -25,6 +25,8 @@ from raindrop.table.hide import hide_random_sensors, hide_sensors
 from raindrop.tasks import Classification, classification
 from raindrop.tasks.metrics import CLASSIFICATION, METRICS
 
+pytestmark = pytest.mark.slow
+
 # ---------------------------------------------------------------- its numbers
 
 

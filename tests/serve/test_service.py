@@ -18,6 +18,8 @@ from served_models import columns_of, request_of, statics_of
 import raindrop as rd
 from raindrop.explain.occlusion import sensor_contributions
 
+pytestmark = pytest.mark.slow
+
 ARROW = "application/vnd.apache.arrow.stream"
 
 

@@ -17,6 +17,8 @@ from raindrop.serve.logs import Log
 from raindrop.serve.service import Service
 from raindrop.serve.tokens import Tokens, add_token
 
+pytestmark = pytest.mark.slow
+
 LIMITS = Limits(
     body_bytes=20_000,
     readings=100,

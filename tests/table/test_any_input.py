@@ -16,6 +16,8 @@ from raindrop.batch.scaling import Scaler
 from raindrop.errors import RaindropError
 from raindrop.table.event_table import EventTable
 
+pytestmark = pytest.mark.slow
+
 MOMENTS = st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2200, 1, 1))
 TEXT = st.one_of(
     st.text(max_size=4),

@@ -23,6 +23,8 @@ from raindrop.training import distill
 from raindrop.training.distill import FOLDS, folds, soft_targets
 from raindrop.training.loop import task_loss
 
+pytestmark = pytest.mark.slow
+
 
 def distilled(table, weight=1.0):
     """The codes of a table's labels, and the soft targets that take their place."""

@@ -23,6 +23,8 @@ from raindrop.cli.app import main
 from raindrop.errors import ConfigError, OutputExistsError, TrainingError
 from raindrop.estimators.classifier import Classifier
 
+pytestmark = pytest.mark.slow
+
 # With the tuned preset: dropout, dropped readings, a moving average and a schedule that must all go on where they were.
 SETTINGS = words(train__batch_size=8, train__epochs=3, train__checkpoint_minutes=0.0, train__ema_decay=0.9)
 STEPS = 5  # per epoch
@@ -129,7 +131,6 @@ def test_a_resumed_run_does_not_begin_again(fresh: Any, data: Path, tmp_path: Pa
 # ---------------------------------------------------------------- killed from outside
 
 
-@pytest.mark.slow
 def test_the_real_command_killed_from_outside_is_resumed(data: Path, whole: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     process = subprocess.Popen([sys.executable, "-m", "raindrop", *command(data, run)], stdout=subprocess.DEVNULL)

@@ -9,6 +9,8 @@ from learnable import QUICK, easy_table
 
 from raindrop.estimators.classifier import Classifier
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = QUICK | {"model.similarity": 0.0, "train.epochs": 1, "train.learning_rate": 0.01, "train.holdout": 0.0}
 
 

@@ -44,10 +44,10 @@ class Pieces:
         owner, time = np.repeat(np.arange(len(table)), table.count), np.asarray(table.time[rows])
         piece, count = owner, len(table)
         if length is not None:
-            first = np.full(len(table), np.inf)
-            np.minimum.at(first, owner, time)
-            stretch = ((time - first[owner]) // length).astype(np.int64)
-            _, piece = np.unique(owner * (int(stretch.max(initial=0)) + 1) + stretch, return_inverse=True)
+            starts = np.repeat(np.cumsum(table.count) - table.count, table.count)  # readings lie in order of time
+            with np.errstate(over="ignore", invalid="ignore"):  # times beyond any clock
+                changed = np.diff((time - time[starts]) // length, prepend=0.0) != 0
+            piece = np.cumsum(changed | (np.diff(owner, prepend=-1) != 0)) - 1
             count = int(piece.max(initial=-1)) + 1
         known = sensor >= 0
         value, key = np.asarray(table.value[rows], dtype=np.float64)[known], (piece * len(sensors) + sensor)[known]
