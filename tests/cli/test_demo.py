@@ -49,6 +49,7 @@ def test_the_demo_writes_a_table_a_model_predictions_edges_and_a_report(tmp_path
     )
 
 
+@pytest.mark.slow
 def test_without_the_packages_for_the_report_the_demo_skips_it(tmp_path, capsys, monkeypatch):
     def last_step(folder, out, *rest):
         assert (folder / "run" / "model.json").exists()

@@ -80,6 +80,7 @@ BOMBS: dict[str, tuple[str, Callable[[], bytes]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_is_refused_at_once(name: str, tmp_path: Path) -> None:
     file, make = BOMBS[name]

@@ -80,6 +80,7 @@ def test_fitting_does_not_change_the_parameters(table: EventTable) -> None:
 LEARNS = {"train.batch_size": 8, "train.epochs": 8, "train.holdout": 0.0}
 
 
+@pytest.mark.slow
 def test_single_settings_are_searched_by_flat_names() -> None:
     table = easy_table(96)
     given = QUICK | LEARNS
@@ -99,6 +100,7 @@ def test_flat_names_win_over_a_config_and_a_misspelt_one_suggests() -> None:
         clf.set_params(train__epoch=4).resolved()
 
 
+@pytest.mark.slow
 def test_grid_search_runs_over_a_table() -> None:
     table = easy_table(96)
     grid = {"config": [QUICK | LEARNS | {"train.epochs": 1, "train.learning_rate": 1e-6}, QUICK | LEARNS]}

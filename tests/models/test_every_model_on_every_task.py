@@ -49,6 +49,7 @@ def build(name: str, spec: DataSpec):
     return model
 
 
+@pytest.mark.slow
 def test_it_learns_and_predicts_each_sample_by_itself(name, problem):
     task, data, spec = problem
     model = build(name, spec)

@@ -52,6 +52,7 @@ def windows(readings: pl.DataFrame, window: float) -> pl.DataFrame:
     return readings.filter(pl.col("time") >= start).with_columns(pl.col("time") - start)
 
 
+@pytest.mark.slow
 def test_any_order_of_arrival_with_corrections_and_restarts_gives_the_scores_of_a_table(classifier, tmp_path):
     for seed in range(ORDERS):
         rng = np.random.default_rng(seed)

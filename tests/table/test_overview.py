@@ -202,6 +202,7 @@ def test_the_terminal_shows_every_part_of_the_overview() -> None:
     assert "10 more sensors are not shown" in printed(many)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
 def test_a_picture_is_written_in_the_format_of_its_suffix(tmp_path: Path, kind: str, magic: bytes) -> None:
     pytest.importorskip("matplotlib")
@@ -248,6 +249,7 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, 
         overview(tiny()).save(tmp_path / "about.png")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["$", "a$b", "$x$", r"$\frac{1}{$", r"\$a$", "$$", "_^{"])
 def test_a_dollar_in_a_name_is_no_formula(name, tmp_path):
     about = {"sample": [f"{name}{at}" for at in range(12)], "label": [name if at % 2 else "no" for at in range(12)]}

@@ -73,6 +73,7 @@ def test_an_unknown_label_takes_the_teacher_s_prediction():
     np.testing.assert_allclose(soft, [[0.75, 0.5], [0.25, 0.75]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["raindrop", "trees"])
 @pytest.mark.parametrize("calibrate", ["none", "isotonic"])
 def test_it_learns_saves_and_loads(model, calibrate, tmp_path):

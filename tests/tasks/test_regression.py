@@ -108,6 +108,7 @@ def test_several_quantities_are_averaged_in_standard_units_and_shown_in_their_ow
     assert drawn["mae"].value == values["mae"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["raindrop", "trees", "blend"])
 @pytest.mark.parametrize("loss", ["quantile", "squared"])
 def test_a_regressor_learns_saves_and_loads(model, loss, tmp_path):

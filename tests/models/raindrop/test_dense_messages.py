@@ -98,6 +98,7 @@ def test_sums_and_gradients_equal_those_over_whole_arrays(inputs, settings, monk
     torch.testing.assert_close(*gradients)
 
 
+@pytest.mark.slow
 def test_the_gradient_is_that_of_finite_differences(inputs, settings):
     *tensors, edges = (x.clone() for x in inputs.tensors)
     tensors = [x.requires_grad_() for x in (*tensors, edges + 0.5)]  # every edge exists: no kink at 0
