@@ -21,6 +21,7 @@ from hostile import CELLS, KEY, VALUES, Home, RefusedError, Rng, command, damage
 from learnable import QUICK
 from refusal import is_sound
 from safetensors.torch import load_file, save_file
+from stream_entries import STREAM_ENTRIES
 
 import raindrop as rd
 from raindrop import config as configs
@@ -324,6 +325,7 @@ ENTRIES: dict[str, Callable[[Rng, Home], str]] = {
     "archive of a data set": archive,
     "published list of files": published_list,
     **COMMAND_ENTRIES,
+    **STREAM_ENTRIES,
 }
 SHARES = {
     "checkpoint, damaged": 0.1,

@@ -99,7 +99,8 @@ class Home:
         self.run = self.folder / "run"
         classifier.fit(self.table, run=self.run)
         sign_model(self.run, KEY)
-        self.expected = rd.load(self.run).predict_proba(self.table)
+        self.model = rd.load(self.run)
+        self.expected = self.model.predict_proba(self.table)
         trees = {"model.rounds": 3, "model.min_samples": 2}
         yes_no = easy_table(40, statics=("age", "ward"))
         rule = rd.Sensitivity(0.9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ class State:
             parts = [getattr(sample, name)[: sample.count] for sample in live]
             arrays[name] = np.concatenate([np.zeros(0, dtype=kind), *parts])
         with atomic_file(folder / STATE) as partial:
-            save_file(arrays, partial)
+            save_file(arrays | {"checksum": _checksum(arrays)}, partial)
 
     @classmethod
     def read(cls, folder: Path) -> State:
@@ -77,6 +78,9 @@ class State:
 
     @classmethod
     def _from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> State:
+        content = {name: array for name, array in arrays.items() if name != "checksum"}
+        if not np.array_equal(arrays["checksum"], _checksum(content)):
+            raise ValueError("its checksum does not fit")
         about = json.loads(arrays["about"].tobytes())
         if about["format"] != FORMAT:
             raise ValueError(f"its format is {about['format']!r}, not {FORMAT!r}")
@@ -95,3 +99,13 @@ class State:
         gone = dict(zip(about["gone"], arrays["gone"].tolist(), strict=True))
         names = ("model", "settings", "generation", "offsets", "clock", "now", "sensors", "changed")
         return cls(**{name: about[name] for name in names}, live=live, gone=gone)
+
+
+def _checksum(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
+    """SHA-256 of the arrays with their names and types."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return np.frombuffer(digest.digest(), dtype=np.uint8)
