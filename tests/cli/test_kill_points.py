@@ -19,7 +19,7 @@ from cyclopts import App
 from data_shapes import SHAPES
 from followers import SMALL, followers
 from kill_points import State, kill_before, overwrite_out, recorded, visible
-from learnable import easy_table, words
+from learnable import QUICK, easy_table, words
 from tiny import TOML, prepare
 
 from raindrop import EventTable, load
@@ -121,6 +121,7 @@ CASES = {
     "importances": Case("importances RUN DATA --out OUT.csv --repeats 1"),
     "monitor": Case("monitor RUN DATA --out OUT.html --part all"),
     "report": Case("report RUN --out OUT.html"),
+    "export": Case("export NETWORK --out OUT --format pt2 --max-times 16"),
     "sign": Case("sign OUT --key KEY", before="RUN"),
     "token": Case("token OUT.json --name ward", run_again=False),
     "inspect": Case("inspect DATA --picture OUT.png"),
@@ -145,7 +146,6 @@ TWO_FILES = {
 IN_PYTHON = ("write a table over another", "save a model")
 ELSEWHERE = {
     "serve": "test_stream_state.py, which has what it writes: live samples",
-    "export": "takes long to trace a model; it writes one folder, as `graph` does",
 }
 READS_ONLY = {"models": "models", "settings": "settings raindrop"}
 
@@ -160,6 +160,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     train, val, test = table.split(seed=0)
     trees = Classifier("trees", config={"model.rounds": 2, "model.min_samples": 2})
     trees.fit(train, validation=val, run=folder / "run", parts={"train": train, "val": val, "test": test})
+    network = Classifier(preset="paper", config=QUICK | {"train.epochs": 1}).fit(train)
     (folder / "key").write_text("k" * 40)
     raw = folder / "raw" / "set-a"
     raw.mkdir(parents=True)
@@ -172,6 +173,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {
         "DATA": data,
         "RUN": folder / "run",
+        "NETWORK": network.save(folder / "network"),
         "KEY": folder / "key",
         "RAW": folder / "raw",
         "OTHER": easy_table(12, classes=("ill", "well"), seed=1).write(folder / "other"),

@@ -143,7 +143,7 @@ def test_what_lies_before_the_cutoff_is_not_judged(forecaster, table):
         forecaster.evaluate(table, events.filter(events["time"] > CUTOFF - 1))
 
 
-@pytest.mark.parametrize("horizon", [0, -1.0, float("inf"), float("nan"), "a day", None])
+@pytest.mark.parametrize("horizon", [0, -1.0, float("inf"), float("nan"), 10**400, "a day", None])
 def test_a_horizon_is_a_positive_number(train, horizon):
     with pytest.raises(ConfigError, match="horizon="):
         Forecaster(horizon=horizon).fit(train)
@@ -152,6 +152,8 @@ def test_a_horizon_is_a_positive_number(train, horizon):
 def test_a_cutoff_is_a_finite_time_or_a_column_of_finite_times(forecaster, train, table):
     with pytest.raises(ConfigError, match="cutoff=inf"):
         Forecaster(horizon=1.0, cutoff=float("inf")).fit(train)
+    with pytest.raises(ConfigError, match="cutoff=1000"):
+        Forecaster(horizon=1.0, cutoff=10**400).fit(train)
     with pytest.raises(DataError, match="decided"):
         Forecaster(horizon=1.0, cutoff="decided").cutoffs(train)
     unknown = replace(table, samples=table.samples.with_columns(decided=pl.Series([1.0, None] + [2.0] * 6)))

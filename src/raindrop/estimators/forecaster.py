@@ -23,6 +23,8 @@ from raindrop.table.hide import hold_out_future
 from raindrop.table.queries import QueryTable, spans
 from raindrop.table.time_columns import SECONDS
 
+LARGEST = float(np.finfo(np.float64).max)  # whole numbers can be larger
+
 
 class Forecaster(ReadingsEstimator):
     """Forecast: the value of any sensor up to `horizon` after a cutoff, from the readings before it alone.
@@ -121,12 +123,12 @@ class Forecaster(ReadingsEstimator):
         if (
             isinstance(self.horizon, bool)
             or not isinstance(self.horizon, (int, float))
-            or not 0 < self.horizon < np.inf
+            or not 0 < self.horizon <= LARGEST
         ):
             raise ConfigError(
                 f"horizon={self.horizon!r}: how far to forecast is a positive number in the table's unit."
             )
-        if isinstance(self.cutoff, (int, float)) and not np.isfinite(self.cutoff):
+        if isinstance(self.cutoff, (int, float)) and not abs(self.cutoff) <= LARGEST:
             raise ConfigError(f"cutoff={self.cutoff!r}: a finite time, the name of a column, or None.")
 
     def _horizon(self) -> float | None:
