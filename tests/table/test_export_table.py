@@ -42,6 +42,14 @@ def test_statics_and_names_survive_meds(tmp_path):
     assert again.labels.tolist() == table.labels.tolist()
 
 
+def test_times_that_meds_cannot_tell_apart_are_refused(tmp_path):
+    table = EventTable.from_columns(["a"] * 2, [0.0, 1e-12], ["x", "x"], [1, 2])
+    assert "Sample 'a' has several readings of 'x' within one microsecond" in refused(
+        export, table, tmp_path / "m", "meds"
+    )
+    assert not list(tmp_path.iterdir())
+
+
 def test_nothing_is_overwritten(tmp_path):
     table = easy_table(6)
     (tmp_path / "t.samples.csv").write_text("mine")

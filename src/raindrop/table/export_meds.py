@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from raindrop.errors import MissingExtraError
+from raindrop.errors import DataError, MissingExtraError
 from raindrop.files import atomic_folder, write_json
 from raindrop.table.cells import natural_key
 from raindrop.table.event_table import EventTable
@@ -84,9 +84,16 @@ def _duration(table: EventTable, time: pl.Series) -> pl.Series:
 
 def _events(table: EventTable, subjects: pl.DataFrame) -> pl.DataFrame:
     events = table.events().join(subjects, on="sample", how="left", maintain_order="left")
+    times = events.select("sample", "sensor", time=events["zero"] + _duration(table, events["time"]))
+    if not (unique := times.is_unique()).all():
+        row = times.filter(~unique).row(0, named=True)
+        raise DataError(
+            f"Sample '{row['sample']}' has several readings of '{row['sensor']}' within one microsecond, "
+            "the finest time that MEDS has. Export as csv or parquet."
+        )
     return events.select(
         "subject_id",
-        (events["zero"] + _duration(table, events["time"])).alias("time"),
+        times["time"],
         pl.col("sensor").cast(pl.String).alias("code"),
         pl.col("value").cast(pl.Float32).alias("numeric_value"),
         pl.lit(None, dtype=pl.String).alias("text_value"),
