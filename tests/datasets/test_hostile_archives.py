@@ -19,7 +19,7 @@ from raindrop.datasets.archives import read_members
 from raindrop.errors import DataError
 
 
-def zipped(name: str, content: bytes) -> bytes:
+def zipped(name: str | zipfile.ZipInfo, content: bytes) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(name, content)
@@ -117,3 +117,8 @@ def test_a_folder_that_contains_itself_and_a_pipe_are_refused(tmp_path: Path) ->
 def test_an_ordinary_archive_in_an_archive_is_read(tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_bytes(nested_zip(2))
     assert [member.content for member in read_members(tmp_path, lambda name: name.endswith(".psv"))] == [b"x"]
+
+
+def test_an_entry_without_a_name_is_left_out(tmp_path):
+    (tmp_path / "a.zip").write_bytes(zipped(zipfile.ZipInfo(""), b"x"))
+    assert list(read_members(tmp_path, lambda name: name.endswith(".psv"))) == []

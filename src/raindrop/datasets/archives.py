@@ -176,7 +176,7 @@ def _zip_members(
         for entry in archive.infolist():
             base, place = os.path.basename(entry.filename), f"{path}/{entry.filename}"
             budget.count(place)
-            if not entry.is_dir() and (matches(base) or is_archive(base)):
+            if not place.endswith("/") and (matches(base) or is_archive(base)):
                 if stat.S_ISLNK(entry.external_attr >> 16):
                     raise DataError(f"{place}: not a plain file but a link; such are not read.")
                 budget.announce(place, entry.file_size)

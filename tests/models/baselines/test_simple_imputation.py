@@ -17,7 +17,7 @@ from raindrop.batch.collate import Collator
 from raindrop.batch.gaps import typical_intervals
 from raindrop.batch.scaling import Scaler
 from raindrop.models.base import DataSpec
-from raindrop.models.baselines.simple_imputation import HALF_WIDTH, NEAREST, NoConfig
+from raindrop.models.baselines.simple_imputation import HALF_WIDTH, NEAREST, NoConfig, correlations
 from raindrop.models.registry import QUERY_MODELS
 from raindrop.table.event_table import EventTable
 from raindrop.tasks.readings import ReadingsAt
@@ -97,6 +97,11 @@ def test_correlations_are_of_readings_at_the_same_time(fitted, batch):
             assert_close(found[u, v], np.float32(expected))
     assert found[0, 1] > found[0, 2] > 0.5 > -0.9 > found[0, 3]
     assert found[0, 4] == -1  # never read at the same time
+
+
+def test_samples_without_readings_have_no_correlations(table):
+    empty = table.where(np.zeros(table.num_readings, dtype=bool))
+    assert (correlations(Collator(empty, Scaler.fit(table)), len(SENSORS)) == -1).all()
 
 
 def test_the_nearest_sensors_are_averaged_by_their_correlation(fitted, batch, table):

@@ -114,7 +114,7 @@ def correlations(training: BatchSource, num_sensors: int) -> NDArray[np.float64]
     for at in np.array_split(np.arange(len(training)), max(1, len(training) // 64)):
         batch = training.batch(at)
         value = torch.zeros(batch.num_steps * batch.num_sensors).index_copy(0, batch.cell, batch.value)
-        x = value.view(batch.num_steps, -1).double().numpy()
+        x = value.view(batch.num_steps, batch.num_sensors).double().numpy()
         o = batch.observed.double().numpy()
         sums += np.stack([o.T @ o, x.T @ o, o.T @ x, (x * x).T @ o, x.T @ x])
     n, first, second, square, product = sums
