@@ -80,6 +80,16 @@ def test_a_csv_of_several_samples_can_be_pasted_and_one_chosen(page):
     assert page.errors == []
 
 
+def test_the_numbers_of_an_axis_are_not_cut_off(page):
+    page.predict(
+        "time,sensor,value\n0,pressure,-0.04321\n1,pressure,-0.0001234\n2,heart rate,-12345\n3,heart rate,-99999.5"
+    )
+    cut = """texts => texts.filter(text => text.getBBox().x < 0).map(text => text.textContent)"""
+    assert page.page.locator("#series-charts text").count() >= 6
+    assert page.page.locator("#series-charts text").evaluate_all(cut) == []
+    assert page.errors == []
+
+
 def test_a_file_can_be_chosen(page, tmp_path):
     (tmp_path / "readings.csv").write_text('time;sensor;value\n0,5;"heart rate";1,5\n2;pressure;3\n')
     page.page.set_input_files("#file", tmp_path / "readings.csv")

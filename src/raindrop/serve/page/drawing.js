@@ -106,7 +106,7 @@ export function graph(place, edges) {
 
 // One sensor over time: readings, and filled ones with their intervals.
 export function series(readings, filled, span) {
-  const width = 320, height = 130, left = 46, right = 8, top = 8, bottom = 22;
+  const width = 320, height = 130, left = 60, right = 8, top = 8, bottom = 22;
   const known = filled.flatMap((row) => [row.value, row.low, row.high]).filter((value) => Number.isFinite(value) && value !== null);
   const values = [...readings.map((row) => row.value), ...known];
   let [low, high] = [Math.min(...values), Math.max(...values)];
