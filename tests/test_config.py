@@ -36,8 +36,8 @@ def test_later_layers_win_and_other_fields_keep_their_defaults():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"minuets": 3}, "Unknown setting 'brew.minuets': did you mean 'minutes'?"),
-        ({"xyz": 3}, "Unknown setting 'brew.xyz': there are: 'minutes', 'degrees', 'grind', 'sugar', 'steps'."),
+        ({"minuets": 3}, "Unknown setting 'brew.minuets': did you mean 'brew.minutes'?"),
+        ({"xyz": 3}, "Unknown setting 'brew.xyz': there are: 'brew.minutes', 'brew.degrees', 'brew.grind', 'brew.sugar', 'brew.steps'."),
         ({1: 3}, "Unknown setting 'brew.1': there are:"),
         ({"minutes": "3"}, "Setting 'brew.minutes': expected `int`, got `str`."),
         ({"minutes": 3.5}, "Setting 'brew.minutes': expected `int`, got `float`."),
@@ -78,8 +78,8 @@ def test_a_group_of_settings_is_given_with_dots_or_as_a_dictionary_and_later_lay
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"coffee.minuets": 3}, "Unknown setting 'at.coffee.minuets': did you mean 'minutes'?"),
-        ({"coffee": {"minuets": 3}}, "Unknown setting 'at.coffee.minuets': did you mean 'minutes'?"),
+        ({"coffee.minuets": 3}, "Unknown setting 'at.coffee.minuets': did you mean 'at.coffee.minutes'?"),
+        ({"coffee": {"minuets": 3}}, "Unknown setting 'at.coffee.minuets': did you mean 'at.coffee.minutes'?"),
         ({"coffee.minutes": "3"}, "Setting 'at.coffee.minutes': expected `int`, got `str`."),
         ({"coffee.minutes": -1}, "at.coffee.minutes must be at least 0, not -1."),
         ({"coffee": 3}, "'at.coffee' is a group of settings; give a table of them, or 'at.coffee.NAME'."),

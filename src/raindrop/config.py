@@ -38,7 +38,8 @@ def make(kind: type[T], *layers: Mapping[str, Any], where: str = "") -> T:
             if group in groups:
                 groups[group].append({name: value} if dot else _require_mapping(value, where + group))
             elif key not in names:
-                raise ConfigError(f"Unknown setting '{where}{key}': {suggest(str(key), setting_names(kind))}")
+                known = suggest(str(key), setting_names(kind), prefix=where)
+                raise ConfigError(f"Unknown setting '{where}{key}': {known}")
             else:
                 values[key] = value
     for group, group_layers in groups.items():

@@ -71,16 +71,16 @@ class RaindropWarning(UserWarning):
     """Something the user should know, though the work continues."""
 
 
-def suggest(name: str, options: Iterable[str]) -> str:
-    """The end of an error message: the option closest to `name`, or the list of all options."""
+def suggest(name: str, options: Iterable[str], *, prefix: str = "") -> str:
+    """The end of an error message: the option closest to `name`, or the list of all; each with `prefix` before it."""
     names = [str(option) for option in options]
     by_lower_case = {option.casefold(): option for option in reversed(names)}
     closest = difflib.get_close_matches(name.casefold(), by_lower_case, n=1, cutoff=0.6)
     if closest:
-        return f"did you mean '{by_lower_case[closest[0]]}'?"
+        return f"did you mean '{prefix}{by_lower_case[closest[0]]}'?"
     if not names:
         return "there are none."
-    listed = ", ".join(f"'{option}'" for option in names[:20])
+    listed = ", ".join(f"'{prefix}{option}'" for option in names[:20])
     return f"there are: {listed}{', ...' if len(names) > 20 else ''}."
 
 

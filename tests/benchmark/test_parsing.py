@@ -222,7 +222,7 @@ def test_editing_a_plugin_makes_it_another_job(plugin_file):
     ("old", "new", "message"),
     [
         ("[settings]", "[setings]", r"Unknown setting 'setings': did you mean 'settings'\?"),
-        ("label = ", "lable = ", r"Unknown setting 'data.lable': did you mean 'label'\?"),
+        ("label = ", "lable = ", r"Unknown setting 'data.lable': did you mean 'data.label'\?"),
         ('model = "raindrop"\n', "", "rows 1 has no 'model'"),
         ('name = "Trees"', 'name = "Net"', "There are two rows named 'Net'"),
         ("random = true", 'random = true\nrotate_by = "subject"', "give exactly one of file, .* and random, not 2"),
@@ -258,7 +258,7 @@ def test_a_mistake_in_a_file_is_reported_with_the_file_name(old, new, message):
     [
         ('model = "trees"', 'model = "treees"', r"tiny, row 'Trees': Unknown model 'treees': did you mean 'trees'\?"),
         ('preset = "paper"', 'preset = "papers"', "row 'Trees': Model 'trees' has no preset 'papers'"),
-        ('"model.rounds"', '"model.round"', r"row 'Trees': Unknown setting 'model.round': did you mean 'rounds'"),
+        ('"model.rounds"', '"model.round"', r"row 'Trees': Unknown setting 'model.round': did you mean 'model.rounds'"),
         ("positive = 1", "positive = 2", "data.positive is '2', which is no class"),
         ("positive = 1", 'exclude_statics = ["agee"]', r"no static attribute 'agee' to exclude; did you mean 'age'\?"),
         ("random = true", 'rotate_by = "subjct"', r"no column 'subjct' to split by; did you mean 'subject'\?"),

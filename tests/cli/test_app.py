@@ -337,7 +337,7 @@ MISTAKES = {
     "no data": ("train nowhere --out OUT", "nowhere: "),
     "unknown model": ("train DATA --out OUT --model raindorp", "Unknown model 'raindorp': did you mean 'raindrop'?"),
     "unknown preset": ("train DATA --out OUT --preset papre", "no preset 'papre': did you mean 'paper'?"),
-    "unknown setting": ("train DATA --out OUT --set train.epoch=2", "'train.epoch': did you mean 'epochs'?"),
+    "unknown setting": ("train DATA --out OUT --set train.epoch=2", "'train.epoch': did you mean 'train.epochs'?"),
     "unknown group": ("train DATA --out OUT --set epochs=2", "settings start with 'model.' or 'train.'"),
     "setting without a value": ("train DATA --out OUT --set train.epochs", "not of the form NAME=VALUE"),
     "setting of another type": ("train DATA --out OUT --set train.epochs=x", "Setting 'train.epochs': expected `int`"),

@@ -292,7 +292,7 @@ MISTAKES = {
     "impossible horizon": ("forecast train DATA --out OUT --horizon 0", "how far to forecast is a positive number"),
     "unknown model": ("impute train DATA --out OUT --model linaer", "Unknown model 'linaer': did you mean 'linear'?"),
     "model of samples": ("impute train DATA --out OUT --model grudd", "Unknown model 'grudd'"),
-    "unknown setting": ("impute train DATA --out OUT --set model.head=2", "did you mean 'heads'?"),
+    "unknown setting": ("impute train DATA --out OUT --set model.head=2", "did you mean 'model.heads'?"),
     "unknown split": ("impute train DATA --out OUT --split rndom", "--split is"),
     "output below a file": ("impute train DATA --out DATA/table.json/run", "the folder cannot be created"),
     "predict an imputer": ("predict IMPUTER DATA --out OUT.csv", "fill gaps with 'raindrop impute apply"),

@@ -119,7 +119,7 @@ def test_what_was_left_out_is_said(ask: Ask, tmp_path: Path) -> None:
     write_csv(tmp_path, "sample,time,sensor,value\na,0,x,1\na,0,x,2\na,1,x,NA\n")
     code, shown, notes = ask("import", tmp_path / "events.csv", "--out", tmp_path / "t", "--duplicates", "last")
     assert code == 0
-    assert "left out 1 readings duplicate readings (last)" in shown
+    assert "left out 1 reading: duplicate readings (last)" in shown
     assert "1 of 3 rows have no value; left out." in notes
 
 

@@ -96,7 +96,7 @@ def test_single_settings_are_searched_by_flat_names() -> None:
 def test_flat_names_win_over_a_config_and_a_misspelt_one_suggests() -> None:
     clf = Classifier(config={"train": {"epochs": 3, "batch_size": 7}}).set_params(train__epochs=4, seed=2)
     assert (clf.resolved()["train"]["epochs"], clf.resolved()["train"]["batch_size"], clf.seed) == (4, 7, 2)
-    with pytest.raises(ConfigError, match=r"Unknown setting 'train.epoch': did you mean 'epochs'"):
+    with pytest.raises(ConfigError, match=r"Unknown setting 'train.epoch': did you mean 'train.epochs'"):
         clf.set_params(train__epoch=4).resolved()
 
 
@@ -431,8 +431,8 @@ def test_anything_but_a_table_is_refused(wrong: Any, fitted: Classifier, table: 
     [
         ({"model": "raindorp"}, "Unknown model 'raindorp': did you mean 'raindrop'?"),
         ({"preset": "tunde"}, "Model 'raindrop' has no preset 'tunde': did you mean 'tuned'?"),
-        ({"config": {"train.epoch": 3}}, "Unknown setting 'train.epoch': did you mean 'epochs'?"),
-        ({"config": {"model.purne": 0.3}}, "Unknown setting 'model.purne': did you mean 'prune'?"),
+        ({"config": {"train.epoch": 3}}, "Unknown setting 'train.epoch': did you mean 'train.epochs'?"),
+        ({"config": {"model.purne": 0.3}}, "Unknown setting 'model.purne': did you mean 'model.prune'?"),
         ({"config": {"epochs": 3}}, "Unknown setting 'epochs': settings start with 'model.' or 'train.'."),
         ({"config": {"train.epochs": "many"}}, "Setting 'train.epochs': expected `int`, got `str`."),
         ({"config": {"train.metric": "auroq"}}, "Unknown metric 'auroq': did you mean 'auroc'?"),

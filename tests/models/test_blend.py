@@ -191,7 +191,7 @@ def test_the_report_says_how_it_is_mixed(fitted):
 
 def test_a_wrong_setting_of_a_part_is_named_with_its_place():
     for key, message in (
-        ("model.trees.round", r"Unknown setting 'model\.trees\.round': did you mean 'rounds'"),
+        ("model.trees.round", r"Unknown setting 'model\.trees\.round': did you mean 'model\.trees\.rounds'"),
         ("model.rounds", r"Unknown setting 'model\.rounds'"),
         ("model.trees", r"'model\.trees' is a group of settings"),
     ):

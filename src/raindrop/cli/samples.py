@@ -94,7 +94,8 @@ def drop_unlabelled(parts: dict[str, EventTable], labels: Sequence[str]) -> dict
     num_dropped = sum(len(part) - len(kept[name]) for name, part in parts.items())
     if num_dropped:
         label = ", ".join(labels) or next(iter(parts.values())).roles.label
-        console.print(f"leaving out {num_dropped:,} samples without a label '{escape(str(label))}'")
+        noun = "sample" if num_dropped == 1 else "samples"
+        console.print(f"leaving out {num_dropped:,} {noun} without a label '{escape(str(label))}'")
     return kept
 
 

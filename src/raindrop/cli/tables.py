@@ -56,7 +56,7 @@ def import_table(
         else:
             table = _read_meds(files, labels, codes, window, options, label, statics, group)
     for reason, number in table.dropped.items():
-        console.print(f"left out {number:,} readings {escape(reason)}")
+        console.print(f"left out {number:,} reading{'s' * (number != 1)}: {escape(reason)}")
     split = _subjects_split(table)
     table.write(out, beside={} if split is None else {SPLIT_FILE: partial(write_splits, splits={1: split})})
     console.print(escape(repr(table)))

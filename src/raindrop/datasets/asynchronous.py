@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from raindrop.datasets.synthetic import PlantedGraph
-from raindrop.errors import ConfigError
+from raindrop.errors import ConfigError, check_seed
 from raindrop.table.event_table import EventTable
 
 STEP = 0.1  # hours
@@ -101,11 +101,13 @@ def delayed_samples(
     """
     if num_edges < 1 or 2 * num_edges > num_sensors:
         raise ConfigError(f"{num_edges} edges need at least {2 * max(num_edges, 1)} sensors, not {num_sensors}.")
-    if num_samples < 1 or seed < 0 or interval <= 0 or hours <= 4 * interval or not 0 <= gaps < 0.9:
-        raise ConfigError(
-            f"Samples need 1 sample, a seed from 0 on, a positive interval of less than a quarter of the hours and a "
-            f"share of gaps below 0.9, not {num_samples}, {seed}, {interval} in {hours} and {gaps}."
-        )
+    check_seed(seed)
+    if num_samples < 1:
+        raise ConfigError(f"{num_samples} samples: there must be at least one.")
+    if interval <= 0 or hours <= 4 * interval:
+        raise ConfigError(f"interval={interval:g}: a positive time of less than a quarter of the {hours:g} hours.")
+    if not 0 <= gaps < 0.9:
+        raise ConfigError(f"gaps={gaps:g}: the share of time in a gap is at least 0 and below 0.9.")
     rng = np.random.default_rng(seed)
     names = [f"sensor {at + 1:02d}" for at in range(num_sensors)]
     ends = rng.permutation(num_sensors)[: 2 * num_edges].reshape(num_edges, 2)
