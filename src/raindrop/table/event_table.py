@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,13 +15,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from raindrop.errors import DataError, check_choice, suggest
 from raindrop.table.adapters.meds import is_meds
+from raindrop.table.blocks import blocks_of, copied, is_large, is_many, release
 from raindrop.table.build import SortedReadings
 from raindrop.table.constructors import Constructors, check_options
 from raindrop.table.display import to_html
+from raindrop.table.fingerprint import fingerprint_of
 from raindrop.table.folder_checks import check_checksums, check_fingerprint
-from raindrop.table.frame_files import find_file, read_frame
+from raindrop.table.frame_files import find_file, read_frame, read_frames
 from raindrop.table.frames import require_columns, to_name_tuple, to_pandas
 from raindrop.table.indexing import reading_mask, sample_positions
+from raindrop.table.parts import write_arrays, write_parts
 from raindrop.table.relative_time import TIME_ZERO
 from raindrop.table.sample_columns import class_labels, encode_column, group_codes, missing_to_null
 from raindrop.table.sensor_info import check_sensor_info, read_sensor_info
@@ -34,6 +35,8 @@ from raindrop.table.store import (
     TableInfo,
     Writer,
     arrays_are_usable,
+    find_events,
+    new_table_folder,
     open_arrays,
     parquet_is_unchanged,
     read_filled,
@@ -91,8 +94,8 @@ class EventTable(Constructors):
         if Path(folder).is_file():
             return cls.from_files(folder, **options)
         folder = require_folder(folder)
-        paths = {name: find_file(folder, name) for name in ("events", "samples")}
-        if not paths["events"].exists():
+        event_paths, samples_path = find_events(folder), find_file(folder, "samples")
+        if not event_paths:
             if is_meds(folder):
                 return cls.from_meds(folder, **options)
             raise DataError(
@@ -107,17 +110,18 @@ class EventTable(Constructors):
                 return cls._open(folder, info).with_roles(**options)._with_info_of(folder)
             options = info.options_to_rebuild() | options
         unchanged = info is not None and parquet_is_unchanged(folder, info)
-        events = read_frame(paths["events"], all_text=True)  # so that text among the numbers is reported with its row
+        events = read_frames(event_paths)
         samples, notices = None, list(events.notices)
-        if paths["samples"].exists():
-            about = read_frame(paths["samples"], ids=(options.get("sample", "sample"),))
+        if samples_path.exists():
+            about = read_frame(samples_path, ids=(options.get("sample", "sample"),))
             samples = about.frame
             notices += about.notices
         if info is not None and (unchanged or not len(events.frame)):  # sensors keep their order, also unread ones
             options.setdefault("sensors", info.sensors)
         if events.is_text:
             options.setdefault("missing", "drop")
-        options.setdefault("source", (str(paths["events"]), str(paths["samples"])))
+        source = event_paths[0] if len(event_paths) == 1 else event_paths[0].parent
+        options.setdefault("source", (str(source), str(samples_path)))
         table = cls.from_frames(events.frame, samples, notices=notices, **options)
         if info and unchanged:
             table = replace(table, dropped={**info.dropped, **table.dropped})
@@ -143,7 +147,7 @@ class EventTable(Constructors):
             roles=info.roles,
             time_unit=info.time_unit,
             dropped=info.dropped,
-            filled=read_filled(folder),
+            filled=read_filled(folder, info),
             notices=info.notices,
         )
 
@@ -216,6 +220,21 @@ class EventTable(Constructors):
         ends = np.cumsum(count)
         return np.repeat(start - (ends - count), count) + np.arange(ends[-1] if len(ends) else 0)
 
+    def blocks(self) -> Iterator[EventTable]:
+        """The table in blocks of successive samples with a bounded number of readings; one where it is not large.
+
+        The memory of a block is given back when the next one is asked for, where the table is on disk.
+        """
+        return blocks_of(self)
+
+    def in_memory(self) -> EventTable:
+        """The same table with its own readings alone, in memory; itself where it is not part of a large table."""
+        return replace(self, **copied(self)) if is_large(self.time) else self
+
+    def release(self) -> None:
+        """Give back the memory of readings that are on disk; they are read again when they are needed."""
+        release(self.time, self.sensor, self.value)
+
     def events(self) -> pl.DataFrame:
         """The readings as a frame: sample, time, sensor, value, and `filled` where some were predicted."""
         rows = self.rows()
@@ -235,17 +254,7 @@ class EventTable(Constructors):
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the readings, samples, roles and time unit."""
-        digest = hashlib.blake2b(digest_size=16)
-        digest.update(json.dumps([self.sensors, self.time_unit, asdict(self.roles)]).encode())
-        digest.update(self.samples.write_json().encode())
-        if self.sensor_info is not None:
-            digest.update(self.sensor_info.write_json().encode())
-        digest.update(np.ascontiguousarray(self.count).tobytes())
-        for chunk in np.array_split(np.arange(len(self)), max(1, self.num_readings // 4_000_000)):
-            rows = self.rows(chunk)
-            for column in (self.time, self.sensor, self.value, *(() if self.filled is None else (self.filled,))):
-                digest.update(np.ascontiguousarray(column[rows]).tobytes())
-        return digest.hexdigest()
+        return fingerprint_of(self)
 
     def head(self, n: int = 5) -> pl.DataFrame:
         """The first `n` readings as a frame."""
@@ -274,7 +283,8 @@ class EventTable(Constructors):
         """A table of the samples at a position, slice, mask or list of positions, or with these ids."""
         if isinstance(key, tuple) and len(key) == 2 and key[1] is Ellipsis:  # how scikit-learn indexes rows
             key = key[0]
-        selected = np.arange(len(self))[key] if isinstance(key, slice) else sample_positions(key, self.ids)
+        ids = self.samples["sample"]
+        selected = np.arange(len(self))[key] if isinstance(key, slice) else sample_positions(key, ids)
         return replace(self, start=self.start[selected], count=self.count[selected], samples=self.samples[selected])
 
     def where(self, keep: pl.Expr | ArrayLike | Callable[[pl.DataFrame], Any]) -> EventTable:
@@ -365,14 +375,24 @@ class EventTable(Constructors):
     ) -> Path:
         """Write the table as a folder: Parquet files, arrays in `readings/` for memory-mapping, and `table.json`.
 
-        `overwrite` replaces a table, never a folder with other files. `beside`: what writes further files, by name.
+        The readings of a large table are written block by block, in several files. `overwrite` replaces a table, never
+        a folder with other files. `beside`: what writes further files, by name.
         """
-        rows = self.rows()
-        arrays = {name: self.offsets if name == "offsets" else getattr(self, name)[rows] for name in ARRAYS}
-        about = {name: getattr(self, name) for name in ("time_unit", "sensors", "roles", "notices", "fingerprint")}
-        info = TableInfo(dropped=dict(self.dropped), **about)
         facts: dict[str, Writer] = (
             {} if self.sensor_info is None else {"sensors.parquet": self.sensor_info.write_parquet}
         )
-        beside = facts | dict(beside or {})
-        return write_table(Path(folder), info, self.events(), self.samples, arrays, overwrite, beside)
+        with new_table_folder(Path(folder), overwrite, beside := facts | dict(beside or {})) as partial:
+            if is_many(self.num_readings):
+                opened = write_arrays(partial, self.blocks())
+                compact = replace(self, **opened, start=np.cumsum(self.count) - self.count)
+                write_parts(partial, compact, self.info(), beside)
+            else:
+                rows = self.rows()
+                arrays = {name: self.offsets if name == "offsets" else getattr(self, name)[rows] for name in ARRAYS}
+                write_table(partial, self.info(), self.events(), self.samples, arrays, beside)
+        return Path(folder)
+
+    def info(self) -> TableInfo:
+        """What `table.json` says about the table."""
+        about = {name: getattr(self, name) for name in ("time_unit", "sensors", "roles", "notices", "fingerprint")}
+        return TableInfo(dropped=dict(self.dropped), **about)
