@@ -113,7 +113,9 @@ def build_readings(
     rows = pl.DataFrame(
         {
             "sample": ids_as_text(event_frame[sample], "sample", sources.events),
-            "time": parse_times(event_frame[time], time_unit, sources.events, said, part_of and part_of.times),
+            "time": parse_times(
+                event_frame[time], time_unit, sources.events, said, None if part_of is None else part_of.times
+            ),
             "sensor": ids_as_text(event_frame[sensor], "sensor", sources.events),
         }
     ).with_row_index("row")
