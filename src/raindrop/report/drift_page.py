@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 
 from raindrop.errors import ConfigError
 from raindrop.files import refuse_to_overwrite, write_text
 from raindrop.monitor.drift import Drift, Findings
 from raindrop.report.numbers import quantity_text
+from raindrop.report.plain_page import plain_page
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 BEFORE, NOW = "#b8c0c8", "#b4531a"
 WIDTH, HEIGHT, FOOT = 420, 150, 34
 MAX_PICTURES = 60
@@ -42,26 +41,16 @@ def write_drift_page(findings: Findings, path: str | os.PathLike[str], *, title:
 
 def drift_page(findings: Findings, *, title: str = "Drift") -> str:
     """The page as text."""
-    style = files("raindrop.report").joinpath("page.css").read_text(encoding="utf-8")
     alarms = findings.alarms
     count = "nothing has" if not alarms else "1 thing has" if len(alarms) == 1 else f"{len(alarms):,} things have"
     lead = f"{findings.pieces:,} new samples: {count} changed since training, of {len(findings.tests):,} compared."
-    parts = [
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"><title>{escape(title)}</title>'
-        f'<link rel="icon" href="data:,"><style>{style}</style></head><body>'
-        f'<header class="top"><div class="wrap"><p class="eyebrow">raindrop monitor</p><h1>{escape(title)}</h1>'
-        f'<p class="lead">{lead}</p></div></header><main class="wrap">',
-        _alarms(findings),
-        _pictures(alarms),
-        _table(findings.tests),
-        '<p class="note">An alarm: the p-value, adjusted for all tests by Holm\'s method, is below '
+    note = (
+        "An alarm: the p-value, adjusted for all tests by Holm's method, is below "
         f"{findings.alpha:g}, and the change is not small (population stability index of at least 0.05; outcomes off "
-        f"by at least 0.02). With nothing changed, the chance of any alarm is at most {findings.alpha:.0%}. "
-        "This file is self-contained: it loads nothing from the network.</p></main></body></html>",
-    ]
-    return "\n".join(parts)
+        f"by at least 0.02). With nothing changed, the chance of any alarm is at most {findings.alpha:.0%}."
+    )
+    sections = [_alarms(findings), _pictures(alarms), _table(findings.tests)]
+    return plain_page(title, "raindrop monitor", lead, sections, note)
 
 
 def _alarms(findings: Findings) -> str:
