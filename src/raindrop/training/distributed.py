@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
@@ -28,7 +30,8 @@ def join() -> None:
         dist.init_process_group("gloo")
     except (RuntimeError, ValueError) as error:
         raise TrainingError(
-            f"The {wanted} processes cannot reach one another ({first_line(error)}). Start them with torchrun."
+            f"The {wanted} processes cannot reach one another ({_reason(error)}). Start them with torchrun; where it "
+            "restarts them, with TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 in its environment (docs/scaling.md)."
         ) from None
 
 
@@ -50,36 +53,59 @@ def size() -> int:
 
 def total(tensor: Tensor) -> Tensor:
     """The sum of the tensor over all processes, in place."""
-    if size() > 1:
-        dist.all_reduce(tensor)
-    return tensor
+    return _reduced(tensor, "SUM")
+
+
+def largest(tensor: Tensor) -> Tensor:
+    """The largest value of the tensor over all processes, in place."""
+    return _reduced(tensor, "MAX")
 
 
 def wait() -> None:
     """Until all processes are here."""
     if size() > 1:
-        dist.barrier()
+        with _others_may_end():
+            dist.barrier()
 
 
-def average_gradients(parameters: Iterable[nn.Parameter], weight: float, loss: float) -> float:
-    """Each process's gradient and loss are means over its own samples, whose total weight is given; make them means
-    over all samples, and return the loss."""
+def add_gradients(parameters: Iterable[nn.Parameter], loss: float) -> float:
+    """Add up the gradients of all processes, and return the sum of their losses.
+
+    Each process scales its loss by its share of the whole batch. A process without samples has no gradient and adds
+    nothing, which DistributedDataParallel, where every process must run every backward pass, does not admit. All
+    gradients go in one vector: networks here are small, so that it takes one message.
+    """
     if size() == 1:
         return loss
     learned = [parameter for parameter in parameters if parameter.requires_grad]
     flat = torch.cat(
-        [(torch.zeros_like(p) if p.grad is None else p.grad).flatten() * weight for p in learned]
-        + [torch.tensor([loss * weight, weight])]
+        [(torch.zeros_like(p) if p.grad is None else p.grad).flatten().cpu() for p in learned] + [torch.tensor([loss])]
     )
-    dist.all_reduce(flat)
-    flat = flat[:-1] / flat[-1].clamp_min(1e-12)
+    total(flat)
     for parameter, gradient in zip(learned, flat[:-1].split([p.numel() for p in learned]), strict=True):  # type: ignore[no-untyped-call]
-        parameter.grad = gradient.view_as(parameter).clone()
+        parameter.grad = gradient.view_as(parameter).to(parameter.device, copy=True)
     return float(flat[-1])
 
 
-def largest(tensor: Tensor) -> Tensor:
-    """The largest value of the tensor over all processes, in place."""
+def _reduced(tensor: Tensor, operation: str) -> Tensor:
     if size() > 1:
-        dist.all_reduce(tensor, dist.ReduceOp.MAX)
+        with _others_may_end():
+            dist.all_reduce(tensor, getattr(dist.ReduceOp, operation))
     return tensor
+
+
+@contextmanager
+def _others_may_end() -> Iterator[None]:
+    """A sentence where another process has ended, or does not answer."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise TrainingError(
+            f"Another of the {size()} processes has ended or does not answer ({_reason(error)}).\n"
+            "Start all of them again with --resume; torchrun --max-restarts 3 does so by itself."
+        ) from None
+
+
+def _reason(error: BaseException) -> str:
+    """What gloo says, without places in its source and advice."""
+    return re.sub(r"\[/[^\]]*\]\s*", "", first_line(error)).partition(". ")[0]

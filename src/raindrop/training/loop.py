@@ -165,26 +165,27 @@ def _step(
 ) -> float:
     """One step of all processes, each on its share of the batch; the loss over the whole batch.
 
-    A share that would not fit in memory is run in parts whose gradients are added up.
+    A share that would not fit in memory is run in parts whose gradients are added up. Each part counts by its share of
+    the whole batch, so the sum over all parts of all processes is the mean over the batch, however uneven they are.
     """
     draw = [*draw, distributed.rank()]
     rng = np.random.default_rng(draw)
     torch.manual_seed(int(rng.integers(2**62)))
     share = positions[distributed.rank() :: distributed.size()]
     optimiser.zero_grad()
-    loss, total = 0.0, _total_weight(training, share)
+    loss, total = 0.0, _total_weight(training, positions)  # of all processes, whose gradients are added up
     for part in bounded(training, share):
         batch = training.batch(part, rng=rng, drop_readings=config.drop_readings, drop_sensors=config.drop_sensors)
         batch = batch.to(device)
         output = model(batch)
         objective = task_loss(task, output, cast(Tensor, batch.target), batch.weight)
         objective = objective * (_total_weight(training, part) / total)
-        objective = objective + output.penalty * (len(part) / len(share))
+        objective = objective + output.penalty * (len(part) / len(positions))
         loss += float(objective.detach())
         if not math.isfinite(loss):
             raise TrainingError(f"The loss became {loss} in epoch {draw[1] + 1}, step {draw[2] + 1}. {_ADVICE}")
         objective.backward()
-    loss = distributed.average_gradients(parameters, total, loss)
+    loss = distributed.add_gradients(parameters, loss)
     if config.max_grad_norm:
         nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)
     optimiser.step()
