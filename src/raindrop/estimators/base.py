@@ -56,6 +56,8 @@ class Estimator(Settings, ABC):
     split_checksum_: str | None
     reference_: Reference | None = None
     """How readings and scores were distributed in training (`raindrop monitor`); None of a model saved without."""
+    soft_targets_file: Path | None = None
+    """Where soft targets are kept for other fits on the same samples, as in a search; None is the run's folder."""
     split_: RunSplit | None
     """Which samples it was trained on; None where they cannot be told apart, such as windows of one series, and of a
     saved model without its split."""
@@ -164,9 +166,13 @@ class Estimator(Settings, ABC):
                     fewer = self.fewer_steps(len(learned_from), float(np.mean(learned_from.lengths)))
                     note(self.progress and fewer is not None, str(fewer))
                     if train_config.soft_targets:
-                        kept = None if folder is None or distributed.rank() else folder / SOFT_TARGETS
+                        kept = self.soft_targets_file or (None if folder is None else folder / SOFT_TARGETS)
+                        kept = None if distributed.rank() else kept
                         weight, seed = train_config.soft_targets, int(self.seed)
-                        mixed = soft_targets(learned_from, self._spec(), weight, seed, self.progress, kept, lineage)
+                        # They depend on the samples and the seed, and on no setting of the network.
+                        about = [seed, VERSION, self.task_.to_dict(), self.data_, training.fingerprint]
+                        data = content_checksum(about)
+                        mixed = soft_targets(learned_from, self._spec(), weight, seed, self.progress, kept, data)
                         learned_from.targets = learned_from.targets if mixed is None else mixed
                     self.history_ = train(
                         self.model_.network,
