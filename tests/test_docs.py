@@ -95,7 +95,7 @@ def test_the_gaps_and_forecasts_of_the_readme_run():
 
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/start.md", "docs/commands.md",
                                   "docs/imputation.md", "docs/data_format.md", "docs/report.md", "docs/service.md",
-                                  "docs/monitoring.md", "docs/export.md"])  # fmt: skip
+                                  "docs/monitoring.md", "docs/export.md", "docs/scaling.md"])  # fmt: skip
 def test_the_commands_of_a_page_exist_with_their_options(page):
     lines = re.findall(r"^raindrop (.+?)(?:\s+#.*)?$", (ROOT / page).read_text(), re.M)
     assert lines
@@ -177,7 +177,8 @@ def test_links_between_documents_lead_somewhere():
 def test_what_is_exported_is_what_is_promised():
     promised = """ClassGraphs Classifier ConfigError CostRatio DataError EventTable Forecaster Imputer InformedGraph
     ModelFileError MultiLabelClassifier OutputExistsError Predictions RaindropError RaindropWarning Readings Regressor
-    SensorGraph SensorGraphs Sensitivity Stream __version__ auto class_graphs grid load sensor_graph"""
+    SearchResult SensorGraph SensorGraphs Sensitivity Stream __version__ auto class_graphs grid load sensor_graph
+    tune"""
     assert sorted(raindrop.__all__) == sorted(promised.split())
     for name in raindrop.__all__:
         assert hasattr(raindrop, name)

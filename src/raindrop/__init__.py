@@ -17,6 +17,8 @@ if TYPE_CHECKING:
         class_graphs,
         sensor_graph,
     )
+    from raindrop.search import SearchResult
+    from raindrop.search.tuning import tune
     from raindrop.serve import Stream
     from raindrop.table import EventTable, Readings, grid
     from raindrop.tasks.predictions import Predictions
@@ -40,6 +42,7 @@ __all__ = [
     "RaindropWarning",
     "Readings",
     "Regressor",
+    "SearchResult",
     "Sensitivity",
     "SensorGraph",
     "SensorGraphs",
@@ -50,6 +53,7 @@ __all__ = [
     "grid",
     "load",
     "sensor_graph",
+    "tune",
 ]
 
 # Imported when first asked for: torch takes seconds, and a table or `raindrop --help` does not need it.
@@ -66,6 +70,7 @@ _MODULES = {
     "Predictions": "raindrop.tasks.predictions",
     "Readings": "raindrop.table",
     "Regressor": "raindrop.estimators",
+    "SearchResult": "raindrop.search",
     "SensorGraph": "raindrop.graphs",
     "SensorGraphs": "raindrop.graphs",
     "Sensitivity": "raindrop.tasks.threshold",
@@ -74,6 +79,7 @@ _MODULES = {
     "grid": "raindrop.table",
     "load": "raindrop.estimators",
     "sensor_graph": "raindrop.graphs",
+    "tune": "raindrop.search.tuning",
 }
 
 
