@@ -26,6 +26,7 @@ from raindrop import EventTable, load
 from raindrop.benchmark.store import Store
 from raindrop.benchmark.workers import work
 from raindrop.cli.app import app
+from raindrop.config import read_toml
 from raindrop.datasets import physionet2012
 from raindrop.datasets.publishers import Publication, Remote
 from raindrop.errors import RaindropError
@@ -70,6 +71,16 @@ def is_best_so_far(state: State, new: dict[str, str]) -> None:
         assert load(state.folder / "out").model == best
 
 
+def is_search(state: State, new: dict[str, str]) -> None:
+    """The best settings so far can be read, and every line of the journal but the last is whole."""
+    out = state.folder / "out"
+    if "out/best.toml" in state.visible:
+        read_toml(out / "best.toml")
+    if "out/journal.jsonl" in state.visible:
+        for line in (out / "journal.jsonl").read_text().splitlines()[:-1]:
+            json.loads(line)
+
+
 def has_whole_files(state: State, new: dict[str, str]) -> None:
     """Every file that was downloaded is complete."""
     record = state.folder / "out" / "checksums.json"
@@ -109,6 +120,11 @@ CASES = {
         again="--resume",
         grows=is_run,
         same=("model.safetensors", "split.parquet"),
+    ),
+    "tune": Case(
+        f"tune DATA --out OUT --trials 1 {TREES}",
+        grows=is_search,
+        same=("best.toml",),
     ),
     "predict": Case("predict RUN DATA --out OUT.parquet"),
     "evaluate": Case("evaluate RUN DATA --out OUT.json"),

@@ -31,6 +31,7 @@ from raindrop.cli.serve import serve, token
 from raindrop.cli.sign import sign
 from raindrop.cli.tables import export_table, import_table, inspect
 from raindrop.cli.train import evaluate, predict, train
+from raindrop.cli.tune import tune
 from raindrop.errors import RaindropError, RaindropWarning, describe_failure, printable
 from raindrop.version import VERSION
 
@@ -43,7 +44,9 @@ app = App(
 
 NOT_UNDERSTOOD, FAILED = 2, 1
 """Exit codes: the command line itself cannot be understood; anything else that went wrong."""
-STOPPED = "Stopped. What was saved is kept; a training run continues with --resume, a benchmark as it was started."
+STOPPED = (
+    "Stopped. What was saved is kept; a training run continues with --resume, a benchmark or search as it was started."
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -151,6 +154,7 @@ app.command(fit)
 app.command(train)
 app.command(evaluate)
 app.command(predict)
+app.command(tune)
 app.command(impute)
 app.command(forecast)
 app.command(graph)

@@ -1,0 +1,130 @@
+"""The command `raindrop tune`: search for better settings of a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from rich.markup import escape
+
+from raindrop.cli.samples import console, drop_unlabelled, split_table
+from raindrop.cli.table_options import DEFAULT, TableOptions, Words, read_table
+from raindrop.errors import ConfigError
+
+if TYPE_CHECKING:  # torch loads only when the command runs
+    from raindrop.search import SearchResult, TrialRecord
+
+
+def tune(
+    data: Path,
+    *,
+    out: Path,
+    trials: int = 50,
+    minutes: float | None = None,
+    processes: int = 1,
+    task: str = "classification",
+    model: str = "raindrop",
+    preset: str = "tuned",
+    label: Words = (),
+    positive: str | None = None,
+    class_weight: Literal["balanced"] | None = None,
+    loss: Literal["quantile", "absolute", "squared"] | None = None,
+    statics: Words = (),
+    group: str | None = None,
+    split: str = "random",
+    seed: int = 0,
+    config: Path | None = None,
+    set: Words = (),
+    device: str = "cpu",
+    threads: int | None = None,
+    options: TableOptions = DEFAULT,
+) -> None:
+    """Search for better settings of a model on validation samples; needs the extra `tune` (Optuna).
+
+    The first trial is the preset; trials that are worse than most after some epochs are stopped. The same command goes
+    on where a search was stopped or killed, and may be started several times at once. Test samples are never looked at.
+    OUT has the best settings so far (best.toml), every trial (journal.jsonl) and a page of what mattered (search.html).
+
+    Args:
+        data: folder with events.parquet or .csv, and samples.parquet or .csv; or one such file, or a MEDS folder.
+        out: folder for the search; an existing one is continued.
+        trials: how many settings to try, those of an earlier start included.
+        minutes: stop after so many minutes; a trial that is interrupted is run again by the next start.
+        processes: number of processes, each on one core.
+        task: what is predicted: classification, multilabel or regression.
+        model: name of the model; `raindrop models` lists them.
+        preset: tuned or paper: the settings to start from.
+        label: column of the samples table to predict; several for multilabel and regression.
+        positive: of two classes, the one that AUROC and AUPRC are about; the last in sorted order where not given.
+        class_weight: balanced lets all classes count the same in the loss.
+        loss: of regression; quantile (five quantiles, the default), absolute (the median) or squared (the mean).
+        statics: columns of the samples table to use as static attributes.
+        group: column of the samples table whose values a split keeps together.
+        split: random (80 % training, 10 % validation, 10 % test) or FILE:1 for split 1 of a file, as `raindrop train`.
+        seed: of the split, the weights, the batches and the search.
+        config: TOML file with the groups [model] and [train]; its settings are the same in every trial.
+        set: single settings that are the same in every trial, such as train.epochs=5 for short trials, or
+            train.metric=auprc for another metric to search by.
+        device: cpu, cuda, mps, or auto for the best there is.
+        threads: how many each process computes with; one unless OMP_NUM_THREADS says otherwise.
+    """
+    from raindrop import config as configs
+    from raindrop.estimators import make_estimator
+    from raindrop.report.search_page import write_search_page
+    from raindrop.search import tune as search
+
+    if split == "none":
+        raise ConfigError("A search needs validation samples, and --split none has none. Use 'random' or FILE:1.")
+    estimator = make_estimator(
+        task,
+        model,
+        label,
+        preset=preset,
+        config={**(configs.read_toml(config) if config else {}), **configs.parse_assignments(set)},
+        seed=seed,
+        positive=positive,
+        class_weight=class_weight,
+        loss=loss,
+        unknown_sensors="ignore",  # all parts are of one table: a rare sensor may be missing from training
+        device=device,
+        threads=threads,
+    )
+    estimator.resolved()  # a mistake in the settings shows before the table is read
+    table = read_table(data, options, label=label[0] if label else None, statics=statics, group=group)
+    parts = split_table(table, split, seed, stratify=estimator.task_type.stratified)
+    parts = drop_unlabelled({name: parts[name] for name in ("train", "val")}, list(label))
+    result = search(
+        estimator,
+        parts["train"],
+        validation=parts["val"],
+        out=out,
+        trials=trials,
+        minutes=minutes,
+        processes=processes,
+        show=_print_trial,
+    )
+    page = write_search_page(result, out / "search.html", title=f"{model} on {data.resolve().name}")
+    _print_result(result)
+    console.print(f"wrote the best settings to {escape(str(out / 'best.toml'))} and a page to {escape(str(page))}")
+    more = f" --task {task}" if task != "classification" else ""
+    console.print(
+        f"next: raindrop train {escape(str(data))} --model {model}{more} --preset {preset} --config "
+        f"{escape(str(out / 'best.toml'))} --split {escape(split)} --seed {seed} --out RUN"
+    )
+
+
+def _print_trial(trial: TrialRecord) -> None:
+    """One line for each finished trial."""
+    value = "" if trial.value is None else f"{trial.value:.4f}"
+    words = {"complete": value, "pruned": f"{value}, stopped after {trial.epochs} epochs", "failed": trial.failure}
+    start = " (the settings to start from)" if trial.is_start else ""
+    console.print(escape(f"trial {trial.number}{start}: {words[trial.state]} ({trial.seconds:.0f} s)"))
+
+
+def _print_result(result: SearchResult) -> None:
+    best = result.best
+    console.print(escape(f"best: trial {best.number}, {result.metric} {best.value:.4f} on {result.judged_on}"))
+    console.print(escape(result.compared_with_start()))
+    if result.importance:
+        first = [f"{name} {share:.0%}" for name, share in list(result.importance.items())[:5]]
+        console.print(escape(f"what mattered (share of the variance): {', '.join(first)}"))
