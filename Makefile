@@ -56,7 +56,7 @@ benchmark: .venv/installed-test
 	touch $@
 
 .venv/installed-test: .venv/installed pyproject.toml
-	$(BIN)/pip install --quiet --editable '.[test,lint,plot,report,trees,log,docs]'
+	$(BIN)/pip install --quiet --editable '.[test,lint,plot,report,trees,log,ray,docs]'
 	touch $@
 
 .venv/installed-docs: .venv/installed pyproject.toml

@@ -177,7 +177,7 @@ def test_links_between_documents_lead_somewhere():
 def test_what_is_exported_is_what_is_promised():
     promised = """ClassGraphs Classifier ConfigError CostRatio DataError EventTable Forecaster Imputer InformedGraph
     ModelFileError MultiLabelClassifier OutputExistsError Predictions RaindropError RaindropWarning Readings Regressor
-    SensorGraph SensorGraphs Sensitivity Stream __version__ auto class_graphs grid load sensor_graph"""
+    SensorGraph SensorGraphs Sensitivity Stream __version__ auto class_graphs grid load scale sensor_graph"""
     assert sorted(raindrop.__all__) == sorted(promised.split())
     for name in raindrop.__all__:
         assert hasattr(raindrop, name)

@@ -7,6 +7,7 @@ from raindrop.errors import ConfigError, DataError, ModelFileError, OutputExists
 from raindrop.version import VERSION as __version__
 
 if TYPE_CHECKING:
+    from raindrop import scale
     from raindrop.estimators import Classifier, Forecaster, Imputer, MultiLabelClassifier, Regressor, load
     from raindrop.estimators.auto import auto
     from raindrop.graphs import (
@@ -49,6 +50,7 @@ __all__ = [
     "class_graphs",
     "grid",
     "load",
+    "scale",
     "sensor_graph",
 ]
 
@@ -78,6 +80,8 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "scale":
+        return import_module("raindrop.scale")
     if name not in _MODULES:
         raise AttributeError(f"module 'raindrop' has no attribute '{name}'")
     globals()[name] = found = getattr(import_module(_MODULES[name]), name)

@@ -76,8 +76,8 @@ def written_files(out: Path) -> set[str]:
 
 def test_a_worker_ends_with_the_process_that_started_it():
     worker = (
-        "import os; from raindrop.benchmark.workers import _exit_with_parent; parent = os.getppid(); "
-        "print('ready', flush=True); _exit_with_parent(parent)"
+        "import os, time; from raindrop.processes import end_with_parent; end_with_parent(os.getppid()); "
+        "print('ready', flush=True); time.sleep(600)"
     )
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {worker!r}])"
     process = subprocess.Popen([sys.executable, "-c", parent], env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)

@@ -8,6 +8,7 @@ import multiprocessing
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,7 @@ CASES = {
         same=("model.safetensors", "split.parquet"),
     ),
     "predict": Case("predict RUN DATA --out OUT.parquet"),
+    "predict, in parts": Case("predict RUN DATA --out OUT.parquet --processes 1"),
     "evaluate": Case("evaluate RUN DATA --out OUT.json"),
     "evaluate, gaps": Case("evaluate IMPUTER SERIES --out OUT.json"),
     "impute apply": Case("impute apply IMPUTER SERIES --out OUT"),
@@ -201,11 +203,12 @@ def near_and_small(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest
     publication = Publication("Two files", tuple(files), "none", "nowhere", 1, "nobody")
     monkeypatch.setattr(physionet2012, "PUBLICATION", publication)
 
-    def work_here(jobs: Any, out: Path, number: int) -> list[Any]:
+    @contextmanager
+    def work_here(jobs: Any, out: Path, number: int) -> Iterator[list[Any]]:
         work(jobs, Store(out))
-        return []
+        yield []
 
-    monkeypatch.setattr("raindrop.benchmark.workers.start_workers", work_here)
+    monkeypatch.setattr("raindrop.benchmark.workers.local_workers", work_here)
 
     def fill_quickly(folder: Path, *_: Any) -> None:
         easy_table(8).write(folder / "data")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
-import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from threadpoolctl import threadpool_limits
@@ -18,36 +19,55 @@ from threadpoolctl import threadpool_limits
 from raindrop.benchmark.jobs import POLL_SECONDS, Job, run_job
 from raindrop.benchmark.store import Store
 from raindrop.errors import RaindropError
+from raindrop.processes import end_with_parent
 
 # ---------------------------------------------------------------- running jobs
 
 
-def start_workers(jobs: Sequence[Job], out: Path, number: int) -> list[BaseProcess]:
-    """Start `number` processes that run the jobs; they end when all are done, or with this process."""
+class Worker(Protocol):
+    """A process that runs jobs, on this machine or another."""
+
+    def is_alive(self) -> bool:
+        """Whether it has not ended."""
+
+    def join(self, timeout: float) -> None:
+        """Wait until it has ended, or so many seconds."""
+
+    @property
+    def exitcode(self) -> int | str | None:
+        """0 where it ended well, None where it has not ended."""
+
+
+@contextmanager
+def local_workers(jobs: Sequence[Job], out: Path, number: int) -> Iterator[list[BaseProcess]]:
+    """`number` processes that run the jobs; they end when all are done, with the block, or with this process."""
     context = multiprocessing.get_context("spawn")  # a fork would copy this process's thread locks
     processes = [
         context.Process(target=_worker, args=(list(jobs), out, os.getpid()), daemon=True) for _ in range(number)
     ]
-    for process in processes:
-        process.start()
-    return list(processes)
+    try:
+        for process in processes:
+            process.start()
+        yield list(processes)
+    finally:
+        for process in processes:
+            if process.pid is not None:
+                process.terminate()
 
 
 def _worker(jobs: list[Job], out: Path, parent: int) -> None:
-    for plugin in dict.fromkeys(plugin for job in jobs for plugin in job.experiment.plugins):
-        plugin.register()
-    threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
+    end_with_parent(parent)
     try:
-        work(jobs, Store(out))
+        run_worker(jobs, out)
     except KeyboardInterrupt:
         sys.exit(130)
 
 
-def _exit_with_parent(parent: int) -> None:
-    """End this process when its parent is gone: a killed parent cannot stop its workers."""
-    while os.getppid() == parent:
-        time.sleep(POLL_SECONDS)
-    os._exit(1)
+def run_worker(jobs: Sequence[Job], out: Path) -> None:
+    """What a worker runs, wherever it is: import the plugins, then take jobs until none is left."""
+    for plugin in dict.fromkeys(plugin for job in jobs for plugin in job.experiment.plugins):
+        plugin.register()
+    work(jobs, Store(out))
 
 
 def work(jobs: Sequence[Job], store: Store) -> None:

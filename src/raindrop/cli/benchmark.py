@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 from rich.console import Console
@@ -19,6 +20,7 @@ if TYPE_CHECKING:  # torch loads only when the command runs
     from raindrop.benchmark.jobs import DataSummary, Job
     from raindrop.benchmark.spec import Experiment
     from raindrop.benchmark.store import Store
+    from raindrop.benchmark.workers import Worker
 
 console = Console(soft_wrap=True, highlight=False)
 Words = Annotated[tuple[str, ...], Parameter(consume_multiple=True)]
@@ -33,6 +35,7 @@ def benchmark(
     rows: Words = (),
     splits: Numbers = (),
     workers: int = 1,
+    engine: Literal["local", "ray"] = "local",
     status: Flag = False,
     pictures: Flag = False,
 ) -> None:
@@ -48,6 +51,8 @@ def benchmark(
         rows: only these rows, by their name or their model's.
         splits: only the splits with these numbers.
         workers: number of processes, each on one core.
+        engine: local, or ray for the machines of the Ray cluster at RAY_ADDRESS (this one where it is not set), which
+            must share the folders DATA and OUT.
         status: only report progress and print the tables so far.
         pictures: also draw bars for each setting and curves over the hidden share.
     """
@@ -61,6 +66,10 @@ def benchmark(
         raise ConfigError(f"Which table? There are: {', '.join(shipped_tables())}.")
     if workers < 1 or (workers > 1 and not HAS_LOCKS):
         raise ConfigError(f"--workers {workers}: at least 1, and more than 1 only where files can be locked.")
+    if engine == "ray":
+        from raindrop.scale.ray_session import import_ray
+
+        import_ray()  # an error where it is not installed, before the data are read
     experiments = read_experiments(tables)
     _require_rows(experiments, rows)
     planned: list[tuple[Experiment, list[Job], list[Job], DataSummary]] = []
@@ -75,7 +84,7 @@ def benchmark(
     store = Store(out)
     all_jobs = [job for _, jobs, _, _ in planned for job in jobs]
     refuse_changed_defaults(all_jobs, store)
-    failures = [] if status else _run(all_jobs, store, workers)
+    failures = [] if status else _run(all_jobs, store, workers, engine)
     console.print(escape(progress(all_jobs, store, workers)))
     _print_running(all_jobs, store)
     if status:
@@ -96,35 +105,41 @@ def _require_rows(experiments: Sequence[Experiment], rows: Sequence[str]) -> Non
             raise ConfigError(f"There is no row '{name}': {suggest(name, sorted(known))}")
 
 
-def _run(jobs: Sequence[Job], store: Store, num_workers: int) -> list[str]:
+def _run(jobs: Sequence[Job], store: Store, num_workers: int, engine: str) -> list[str]:
     """Run the jobs in worker processes, show their progress, and return the messages of those that failed."""
     from raindrop.benchmark.jobs import POLL_SECONDS
-    from raindrop.benchmark.workers import done_or_failed, progress, start_workers
+    from raindrop.benchmark.workers import done_or_failed, progress
 
     for job in jobs:
         store.clear_failure(job.key)
     pending = [job for job in jobs if not done_or_failed(job, store)]
     if not pending:
         return []
-    processes = start_workers(pending, store.folder, min(num_workers, len(pending)))
-    try:
+    with _workers(engine, pending, store.folder, min(num_workers, len(pending))) as processes:
         with Live(console=console, auto_refresh=False, transient=True) as line:
             while any(process.is_alive() for process in processes):
                 _print_finished(pending, store, line.console)
                 line.update(Text(progress(jobs, store, num_workers)), refresh=True)
                 processes[0].join(POLL_SECONDS) if processes[0].is_alive() else time.sleep(POLL_SECONDS)
-    finally:
-        for process in processes:
-            process.terminate()
+        codes = sorted({str(process.exitcode) for process in processes if process.exitcode})
     _print_finished(pending, store, console)
     failures = {job.key: store.failure(job.key) for job in jobs}
     messages = [message for message in failures.values() if message]
     if pending:
-        codes = sorted({str(process.exitcode) for process in processes if process.exitcode})
         messages.append(
             f"{pending[0].name}: its process ended unexpectedly (exit code {', '.join(codes)}); run the command again."
         )
     return messages
+
+
+def _workers(engine: str, jobs: Sequence[Job], out: Path, number: int) -> AbstractContextManager[Sequence[Worker]]:
+    if engine == "ray":
+        from raindrop.scale.ray_benchmark import ray_workers
+
+        return ray_workers(jobs, out, number)
+    from raindrop.benchmark.workers import local_workers
+
+    return local_workers(jobs, out, number)
 
 
 def _print_finished(pending: list[Job], store: Store, output: Console) -> None:

@@ -247,6 +247,8 @@ def predict(
     part: Literal["all", "train", "val", "test"] = "all",
     coverage: float | None = None,
     by_class: bool = False,
+    engine: Literal["local", "ray"] = "local",
+    processes: int | None = None,
     require_signature: Path | None = None,
     options: TableOptions = DEFAULT,
 ) -> None:
@@ -260,12 +262,18 @@ def predict(
         part: all samples, or train, val or test of the run's own split.
         coverage: also give the possible classes, or an interval, that contain the truth this often, such as 0.9.
         by_class: let the coverage hold for each class by itself, however rare it is.
+        engine: local, or ray for the machines of the Ray cluster at RAY_ADDRESS (this one where it is not set).
+        processes: how many share the work; one for a small table, otherwise one for every core.
         require_signature: file with a key; a run that was not signed with it (`raindrop sign`) is refused.
     """
+    from raindrop.scale.parts import is_small
+    from raindrop.scale.scorer import Options
+    from raindrop.scale.scoring import check_engine, score_table
     from raindrop.tasks.conformal import require_coverage
     from raindrop.tasks.predictions import require_writable
 
     require_writable(out)
+    check_engine(engine)
     if coverage is not None:
         require_coverage(coverage)
     estimator = load_run(run, "samples", key=require_signature).set_params(
@@ -274,12 +282,26 @@ def predict(
     if by_class and not estimator.task_type.coverage_by_class:
         raise ConfigError(f"--by-class has no effect with the task '{estimator.task_type.name}'; leave it out.")
     chosen = select_run_part(read_table(data, options), run, part, estimator)
-    by = {"by_class": True} if by_class else {}
-    predicted = estimator.predict_table(chosen, coverage=coverage, **by)
-    predicted.write(out)
+    if engine == "local" and processes is None and is_small(chosen):
+        by = {"by_class": True} if by_class else {}
+        predicted = estimator.predict_table(chosen, coverage=coverage, **by)
+        predicted.write(out)
+        unsure = None if predicted.unsure is None else int(predicted.unsure.sum())
+    else:
+        unsure = score_table(
+            run,
+            estimator,
+            chosen,
+            data if part == "all" and not options.given() else None,
+            out=out,
+            engine=engine,
+            processes=processes,
+            options=Options(unknown_sensors=unknown_sensors, coverage=coverage, by_class=by_class),
+            key=require_signature,
+            progress=True,
+        ).unsure
     print_threshold(estimator)
-    if predicted.unsure is not None:
-        unsure = int(predicted.unsure.sum())
+    if unsure is not None:
         console.print(
             f"abstains for {unsure:,} of {len(chosen):,} samples, for which several answers or none are possible"
         )

@@ -57,14 +57,7 @@ class Predictions(ABC):
 
     def write(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write a .parquet or .csv file."""
-        path = Path(path)
-        require_writable(path, overwrite=overwrite)
-        with atomic_file(path) as partial:
-            if path.suffix == ".parquet":
-                self.frame().write_parquet(partial)
-            else:
-                write_csv(self.frame(), partial)
-        return path
+        return write_predictions(self.frame(), Path(path), overwrite=overwrite)
 
     @property
     def unsure(self) -> NDArray[np.bool_] | None:
@@ -138,6 +131,17 @@ class QuantityPredictions(Predictions):
             if self.intervals is not None:
                 columns |= {f"{name}_low": self.intervals[:, at, 0], f"{name}_high": self.intervals[:, at, 1]}
         return columns
+
+
+def write_predictions(frame: pl.DataFrame, path: Path, *, overwrite: bool = False) -> Path:
+    """Write predictions as a .parquet or .csv file."""
+    require_writable(path, overwrite=overwrite)
+    with atomic_file(path) as partial:
+        if path.suffix == ".parquet":
+            frame.write_parquet(partial)
+        else:
+            write_csv(frame, partial)
+    return path
 
 
 def require_writable(path: Path, *, overwrite: bool = False) -> None:

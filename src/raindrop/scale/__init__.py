@@ -1,0 +1,23 @@
+"""Work that one process is too slow for: scoring and benchmark jobs on a pool of processes, or on a Ray cluster.
+
+`predict` cuts a table into parts of whole samples (parts), lets an engine score them (pool, ray_engine) and joins what
+they wrote (parts_folder). `score_part` is the function that every engine runs; other engines, such as Spark, can too.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from raindrop.scale.score import score_part
+    from raindrop.scale.scoring import predict
+
+__all__ = ["predict", "score_part"]
+
+# Imported when first asked for: a worker needs only what it works with.
+_MODULES = {"predict": "raindrop.scale.scoring", "score_part": "raindrop.scale.score"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'raindrop.scale' has no attribute '{name}'")
+    return getattr(import_module(_MODULES[name]), name)

@@ -1,0 +1,78 @@
+"""Scoring parts on Ray: Ray Data hands the parts to actors that hold the model, and replaces those that end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+from raindrop.errors import RaindropError
+from raindrop.scale.messages import MAX_ATTEMPTS, OpenScorer, Outcome, Part, Score
+from raindrop.scale.ray_session import ray_session
+
+
+def score_on_ray(open_scorer: OpenScorer, parts: Sequence[Part], processes: int | None) -> Iterator[Part]:
+    """Score the parts on as many actors (all cores of the cluster where not given), and yield each as it is done."""
+    if not parts:
+        return
+    with ray_session(processes) as ray, _quiet(ray):
+        cores = int(ray.cluster_resources().get("CPU", 1))
+        actors = min(processes or cores, cores, len(parts))
+        outcomes = ray.data.from_items([asdict(part) for part in parts], override_num_blocks=len(parts)).map_batches(
+            _Actor,
+            fn_constructor_args=(open_scorer,),
+            batch_size=1,
+            compute=ray.data.ActorPoolStrategy(size=actors, max_tasks_in_flight_per_actor=1),
+            num_cpus=1,
+            max_task_retries=MAX_ATTEMPTS - 1,
+        )
+        left = {part.number: part for part in parts}
+        try:
+            for row in outcomes.iter_rows():
+                Outcome(int(row["part"]), str(row["error"]), str(row["kind"])).raise_failure()
+                yield left.pop(int(row["part"]))
+        except ray.exceptions.RayError as error:
+            raise RaindropError(
+                f"Ray gave up a part after {MAX_ATTEMPTS} attempts ({type(error).__name__}); {len(left):,} are left. "
+                "Its processes were ended every time, as the system does where memory runs out: use fewer."
+            ) from None
+
+
+@contextmanager
+def _quiet(ray: Any) -> Iterator[None]:
+    """Without the bars and lines of Ray Data: progress is shown as elsewhere, and errors are raised."""
+    context, logger = ray.data.DataContext.get_current(), logging.getLogger("ray.data")
+    quiet = {"enable_progress_bars": False, "print_on_execution_start": False}
+    before, level = {name: getattr(context, name) for name in quiet}, logger.level
+    try:
+        for name, value in quiet.items():
+            setattr(context, name, value)
+        logger.setLevel(logging.CRITICAL)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(context, name, value)
+        logger.setLevel(level)
+
+
+class _Actor:
+    """A model and a table on some machine of the cluster."""
+
+    def __init__(self, open_scorer: OpenScorer):
+        self.open_scorer = open_scorer
+        self.scorer: Score | None = None
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
+        """Score the parts of a batch (one); the answer says which, and what went wrong."""
+        outcomes = [self._score(Part(*map(int, numbers))) for numbers in zip(*batch.values(), strict=True)]
+        return {name: [getattr(outcome, name) for outcome in outcomes] for name in ("part", "error", "kind")}
+
+    def _score(self, part: Part) -> Outcome:
+        try:
+            self.scorer = self.scorer or self.open_scorer()
+            self.scorer(part)
+        except Exception as error:
+            return Outcome.of_failure(part.number, error)
+        return Outcome(part.number)

@@ -1,0 +1,56 @@
+"""Ray: imported when it is asked for, started on this machine alone or joined where RAY_ADDRESS names a cluster."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from raindrop.errors import MissingExtraError, RaindropError, first_line
+from raindrop.processes import usable_cores
+
+OBJECT_STORE_BYTES = 100 << 20  # results are files; only small messages pass through Ray
+LOOPBACK = "127.0.0.1"
+
+
+def import_ray() -> Any:
+    """The package, with its usage statistics off."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError:
+        raise MissingExtraError("ray", "ray", "The engine 'ray'") from None
+    return ray
+
+
+@contextmanager
+def ray_session(processes: int | None) -> Iterator[Any]:
+    """Ray for the length of the block, and shut down after it; one that runs in this process already is used as it is.
+
+    With RAY_ADDRESS the cluster there is joined. Otherwise one of `processes` (all cores where not given) is started
+    that listens on this machine's loopback only, without a dashboard.
+    """
+    ray = import_ray()
+    if ray.is_initialized():
+        yield ray
+        return
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    address = os.environ.get("RAY_ADDRESS")
+    if not address:
+        options |= {
+            "num_cpus": processes or usable_cores(),
+            "include_dashboard": False,
+            "object_store_memory": OBJECT_STORE_BYTES,
+            "_node_ip_address": LOOPBACK,
+        }
+    try:
+        ray.init(address=address or "local", **options)
+    except Exception as error:  # Ray raises many kinds of errors
+        where = f"the cluster at RAY_ADDRESS={address} cannot be joined" if address else "Ray cannot be started here"
+        raise RaindropError(f"{where[0].upper()}{where[1:]} ({first_line(error)}).") from None
+    try:
+        yield ray
+    finally:
+        ray.shutdown()

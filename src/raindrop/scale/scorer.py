@@ -1,0 +1,74 @@
+"""What every worker does: open the model and the table once, then score parts and write their predictions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from raindrop.errors import DataError, ModelFileError
+from raindrop.estimators import SampleEstimator, load
+from raindrop.files import atomic_file, file_checksum
+from raindrop.scale.messages import Part
+from raindrop.scale.parts import part_frames, stored_fingerprint
+from raindrop.scale.score import predict_part
+from raindrop.table.event_table import EventTable
+
+UNSURE = "unsure"  # in a part's file, beside its columns: for how many samples no single answer is possible
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What changes predictions, apart from the model and the table."""
+
+    unknown_sensors: str = "error"
+    coverage: float | None = None
+    by_class: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What a worker must know to score parts of a table; all paths are absolute."""
+
+    run: Path
+    model_checksum: str
+    """Of model.json, which has the checksum of the weights."""
+    key: Path | None
+    """File with the key that the run must be signed with."""
+    table: Path
+    fingerprint: str
+    out: Path
+    """Folder for the predictions of parts."""
+    options: Options
+
+    def open(self) -> Scorer:
+        """Load the model and open the table; an error where one of them is not what the work was planned with."""
+        if file_checksum(self.run / "model.json") != self.model_checksum:
+            raise ModelFileError(f"{self.run}: the model was replaced while it was scoring. Run the command again.")
+        if stored_fingerprint(self.table) != self.fingerprint:
+            raise DataError(f"{self.table}: the table was changed while it was scored. Run the command again.")
+        return Scorer(load(self.run, key=self.key), EventTable.read(self.table), self.out, self.options)
+
+
+class Scorer:
+    """A loaded model and an opened table."""
+
+    def __init__(self, estimator: SampleEstimator, table: EventTable, out: Path, options: Options):
+        """One thread, whatever the environment says: sums in another order would differ in their last bits."""
+        estimator.set_params(unknown_sensors=options.unknown_sensors, threads=1, progress=False)
+        self.estimator, self.table, self.out, self.options = estimator, table, out, options
+
+    def __call__(self, part: Part) -> None:
+        """Write the predictions of a part; the file appears complete."""
+        events, samples = part_frames(self.table, part)
+        predicted = predict_part(
+            self.estimator,
+            events,
+            samples,
+            sensors=self.table.sensors,
+            time_unit=self.table.time_unit,
+            coverage=self.options.coverage,
+            by_class=self.options.by_class,
+        )
+        unsure = {} if predicted.unsure is None else {UNSURE: str(int(predicted.unsure.sum()))}
+        with atomic_file(self.out / part.file) as partial:
+            predicted.frame().write_parquet(partial, metadata=unsure)
