@@ -95,7 +95,7 @@ def test_the_gaps_and_forecasts_of_the_readme_run():
 
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/start.md", "docs/commands.md",
                                   "docs/imputation.md", "docs/data_format.md", "docs/report.md", "docs/service.md",
-                                  "docs/monitoring.md", "docs/export.md"])  # fmt: skip
+                                  "docs/monitoring.md", "docs/export.md", "docs/scaling.md"])  # fmt: skip
 def test_the_commands_of_a_page_exist_with_their_options(page):
     lines = re.findall(r"^raindrop (.+?)(?:\s+#.*)?$", (ROOT / page).read_text(), re.M)
     assert lines

@@ -2,6 +2,7 @@
 
 parts.json           the key of the work: model, table and options; predictions of other work are never taken
 part-000000.parquet  the predictions of each part that is done
+begun-000000         how often a part was begun on Ray and not finished
 lock                 locked by the process that gathers them
 table/               a copy of the table, where it is not in a folder that every worker can open
 """
@@ -101,8 +102,9 @@ class PartsFolder:
             self.path.rmdir()
 
     def _clear(self) -> None:
-        for path in (*self.path.glob("part-*.parquet"), *self.path.glob(".*.partial-*"), self.path / DESCRIPTION):
-            path.unlink(missing_ok=True)
+        for pattern in ("part-*.parquet", "begun-*", ".*.partial-*", DESCRIPTION):
+            for path in self.path.glob(pattern):
+                path.unlink(missing_ok=True)
         shutil.rmtree(self.path / TABLE, ignore_errors=True)
 
     def _has_other_files(self) -> bool:

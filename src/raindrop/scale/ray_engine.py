@@ -6,38 +6,43 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from raindrop.errors import RaindropError
-from raindrop.scale.messages import MAX_ATTEMPTS, OpenScorer, Outcome, Part, Score
+from raindrop.errors import RaindropError, first_line
+from raindrop.scale.messages import MAX_ATTEMPTS, LostPart, OpenScorer, Outcome, Part, Score
 from raindrop.scale.ray_session import ray_session
 
 
-def score_on_ray(open_scorer: OpenScorer, parts: Sequence[Part], processes: int | None) -> Iterator[Part]:
-    """Score the parts on as many actors (all cores of the cluster where not given), and yield each as it is done."""
+def score_on_ray(open_scorer: OpenScorer, parts: Sequence[Part], processes: int | None, folder: Path) -> Iterator[Part]:
+    """Score the parts on as many actors (all cores of the cluster where not given), and yield each as it is done.
+
+    Ray replaces actors that end as often as it takes. How often a part was begun is counted in files of `folder`, which
+    all machines share; LostPart where it was too often.
+    """
     if not parts:
         return
     with ray_session(processes) as ray, _quiet(ray):
         cores = int(ray.cluster_resources().get("CPU", 1))
-        actors = min(processes or cores, cores, len(parts))
-        outcomes = ray.data.from_items([asdict(part) for part in parts], override_num_blocks=len(parts)).map_batches(
+        size = min(processes or cores, cores, len(parts))
+        rows = ray.data.from_items([asdict(part) for part in parts], override_num_blocks=len(parts))
+        outcomes = rows.map_batches(
             _Actor,
-            fn_constructor_args=(open_scorer,),
+            fn_constructor_args=(open_scorer, folder),
             batch_size=1,
-            compute=ray.data.ActorPoolStrategy(size=actors, max_tasks_in_flight_per_actor=1),
+            compute=ray.data.ActorPoolStrategy(size=size, max_tasks_in_flight_per_actor=1),
             num_cpus=1,
-            max_task_retries=MAX_ATTEMPTS - 1,
         )
         left = {part.number: part for part in parts}
         try:
             for row in outcomes.iter_rows():
-                Outcome(int(row["part"]), str(row["error"]), str(row["kind"])).raise_failure()
-                yield left.pop(int(row["part"]))
+                part = left.pop(int(row["part"]))
+                if row["kind"] == LostPart.__name__:
+                    raise LostPart(part, str(row["error"]))
+                Outcome(part.number, str(row["error"]), str(row["kind"])).raise_failure()
+                yield part
         except ray.exceptions.RayError as error:
-            raise RaindropError(
-                f"Ray gave up a part after {MAX_ATTEMPTS} attempts ({type(error).__name__}); {len(left):,} are left. "
-                "Its processes were ended every time, as the system does where memory runs out: use fewer."
-            ) from None
+            raise RaindropError(f"Ray stopped with {len(left):,} parts left ({first_line(error)}).") from None
 
 
 @contextmanager
@@ -60,8 +65,8 @@ def _quiet(ray: Any) -> Iterator[None]:
 class _Actor:
     """A model and a table on some machine of the cluster."""
 
-    def __init__(self, open_scorer: OpenScorer):
-        self.open_scorer = open_scorer
+    def __init__(self, open_scorer: OpenScorer, folder: Path):
+        self.open_scorer, self.folder = open_scorer, folder
         self.scorer: Score | None = None
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
@@ -70,9 +75,15 @@ class _Actor:
         return {name: [getattr(outcome, name) for outcome in outcomes] for name in ("part", "error", "kind")}
 
     def _score(self, part: Part) -> Outcome:
+        begun = self.folder / f"begun-{part.number:06d}"
         try:
+            with open(begun, "a", encoding="utf-8") as file:
+                file.write("x")
+            if begun.stat().st_size > MAX_ATTEMPTS:
+                return Outcome(part.number, f"{MAX_ATTEMPTS} times", LostPart.__name__)
             self.scorer = self.scorer or self.open_scorer()
             self.scorer(part)
+            begun.unlink(missing_ok=True)
         except Exception as error:
             return Outcome.of_failure(part.number, error)
         return Outcome(part.number)

@@ -16,8 +16,11 @@ LOOPBACK = "127.0.0.1"
 
 
 def import_ray() -> Any:
-    """The package, with its usage statistics off."""
+    """The package, without usage statistics and the lines that its servers log."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    if not os.environ.get("RAY_ADDRESS"):  # without this Ray takes an address that other machines reach
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     try:
         import ray
     except ImportError:

@@ -157,7 +157,7 @@ def _by_engine(
     if engine == "ray":
         from raindrop.scale.ray_engine import score_on_ray
 
-        return score_on_ray(work.open, missing, processes)
+        return score_on_ray(work.open, missing, processes, work.out)
     return score_in_pool(work.open, missing, _num_processes(processes, num_parts))
 
 
