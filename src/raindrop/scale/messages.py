@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 from raindrop import errors
@@ -32,6 +32,8 @@ class Part:
 
 Score = Callable[[Part], None]
 """Scores a part and writes its predictions."""
+Done = Generator[Part, None, None]
+"""The parts that an engine has scored, as they are done; closing it ends the engine's workers."""
 OpenScorer = Callable[[], Score]
 """Makes what scores parts; called once by each worker."""
 

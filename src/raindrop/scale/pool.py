@@ -10,14 +10,14 @@ import multiprocessing
 import os
 import signal
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
 
 from raindrop.processes import end_with_parent
-from raindrop.scale.messages import MAX_ATTEMPTS, LostPart, OpenScorer, Outcome, Part
+from raindrop.scale.messages import MAX_ATTEMPTS, Done, LostPart, OpenScorer, Outcome, Part
 
 
-def score_in_pool(open_scorer: OpenScorer, parts: Sequence[Part], processes: int) -> Iterator[Part]:
+def score_in_pool(open_scorer: OpenScorer, parts: Sequence[Part], processes: int) -> Done:
     """Score the parts, and yield each as it is done; LostPart where processes keep ending over one."""
     waiting, attempts = deque(parts), Counter[int]()
     workers = [_Worker(open_scorer) for _ in range(min(processes, len(parts)))]

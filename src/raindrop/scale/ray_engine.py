@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from raindrop.errors import RaindropError, first_line
-from raindrop.scale.messages import MAX_ATTEMPTS, LostPart, OpenScorer, Outcome, Part, Score
+from raindrop.scale.messages import MAX_ATTEMPTS, Done, LostPart, OpenScorer, Outcome, Part, Score
 from raindrop.scale.ray_session import ray_session
 
 
-def score_on_ray(open_scorer: OpenScorer, parts: Sequence[Part], processes: int | None, folder: Path) -> Iterator[Part]:
+def score_on_ray(open_scorer: OpenScorer, parts: Sequence[Part], processes: int | None, folder: Path) -> Done:
     """Score the parts on as many actors (all cores of the cluster where not given), and yield each as it is done.
 
     Ray replaces actors that end as often as it takes. How often a part was begun is counted in files of `folder`, which

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Literal, get_args
@@ -16,7 +16,7 @@ from raindrop.errors import ConfigError, DataError, RaindropError, format_count,
 from raindrop.estimators import SampleEstimator, load
 from raindrop.files import content_checksum, file_checksum
 from raindrop.processes import usable_cores
-from raindrop.scale.messages import LostPart, Part
+from raindrop.scale.messages import Done, LostPart, Part
 from raindrop.scale.parts import SMALL_TABLE, cut_table, describe_samples, stored_fingerprint
 from raindrop.scale.parts_folder import TABLE, PartsFolder, Scored
 from raindrop.scale.pool import score_in_pool
@@ -151,9 +151,7 @@ def _num_processes(processes: int | None, num_parts: int) -> int:
     return processes
 
 
-def _by_engine(
-    engine: Engine, work: Work, missing: Sequence[Part], processes: int | None, num_parts: int
-) -> Iterator[Part]:
+def _by_engine(engine: Engine, work: Work, missing: Sequence[Part], processes: int | None, num_parts: int) -> Done:
     if engine == "ray":
         from raindrop.scale.ray_engine import score_on_ray
 
@@ -161,17 +159,17 @@ def _by_engine(
     return score_in_pool(work.open, missing, _num_processes(processes, num_parts))
 
 
-def _in_this_process(scorer: Scorer, parts: Sequence[Part]) -> Iterator[Part]:
+def _in_this_process(scorer: Scorer, parts: Sequence[Part]) -> Done:
     for part in parts:
         scorer(part)
         yield part
 
 
-def _follow(done: Iterator[Part], missing: Sequence[Part], table: EventTable, progress: bool) -> None:
+def _follow(done: Done, missing: Sequence[Part], table: EventTable, progress: bool) -> None:
     """Take the parts as they are done, and show how far it is."""
     scored = len(table) - sum(len(part) for part in missing)
     try:
-        with bar(progress, len(table), "predicting") as update:
+        with closing(done), bar(progress, len(table), "predicting") as update:
             for part in done:
                 scored += len(part)
                 update(scored, [])
