@@ -3,10 +3,10 @@
     python benchmarks/scoring.py [--samples 6000] [--processes 2] [--engines one pool pool-killed ray ray-killed]
 
 A random table in the shape of P12 and the preset `tuned`, trained for one step: weights do not matter for speed. Each
-engine scores the whole table. `-killed` ends one of its workers with SIGKILL once some parts are done. "first part" is
-the time until a part is there: starting workers, loading the model, and scoring one part. CPU seconds are those of the
-process and of its children, without Ray's servers, which are not its children; other work on the machine changes wall
-times only.
+engine scores the whole table. `-killed` ends one of its workers with SIGKILL once a quarter of the parts is done.
+"first part" is the time until a part is there: starting workers, loading the model, and scoring one part. CPU seconds
+are those of the process and of its children that have ended, which Ray's actors are not; other work on the machine
+changes wall times only.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ def scoring_workers() -> list[int]:
 
 
 class Watch(threading.Thread):
-    """Notes when the first part is there, and ends a worker with SIGKILL after three of them if asked to."""
+    """Notes when the first part is there, and ends a worker with SIGKILL once `kill_after` of them are, if above 0."""
 
-    def __init__(self, folder: Path, kill: bool):
+    def __init__(self, folder: Path, kill_after: int):
         super().__init__(daemon=True)
-        self.folder, self.kill, self.killed = folder, kill, 0
+        self.folder, self.kill_after, self.killed = folder, kill_after, 0
         self.started, self.first = time.perf_counter(), 0.0
 
     def run(self) -> None:
-        while not self.first or (self.kill and not self.killed):
+        while not self.first or (self.kill_after and not self.killed):
             done = len(list(self.folder.glob("part-*.parquet")))
             if done and not self.first:
                 self.first = time.perf_counter() - self.started
-            workers = scoring_workers() if self.kill and done >= 3 else []
+            workers = scoring_workers() if 0 < self.kill_after <= done else []
             if workers:
                 os.kill(workers[0], signal.SIGKILL)
                 self.killed = workers[0]
@@ -82,12 +82,13 @@ def main() -> None:
         table = random_events(options.samples, *SHAPES["P12"])
         data = table.write(folder / "data")
         rd.Classifier(config=STEPS).fit(table[:64], run=folder / "run")
-        print(f"{table}, {len(cut_table(table))} parts, {options.processes} processes")
+        num_parts = len(cut_table(table))
+        print(f"{table}, {num_parts} parts, {options.processes} processes")
         print("engine        wall s   samples/s   first part s   CPU s   rows equal   killed")
         expected: pl.DataFrame | None = None
         for engine in options.engines:
             out = folder / f"{engine}.parquet"
-            watch = Watch(folder / f".{out.name}.parts", engine.endswith("-killed"))
+            watch = Watch(folder / f".{out.name}.parts", -(-num_parts // 4) if engine.endswith("-killed") else 0)
             used = cpu_seconds()
             watch.start()
             found = rd.scale.predict(

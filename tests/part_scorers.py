@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +15,12 @@ from raindrop.scale.messages import Part
 
 @dataclass(frozen=True)
 class Writer:
-    """Writes each part's samples to its file; a part in `deadly` kills the process, once or always."""
+    """Writes each part's samples to its file; a part in `deadly` kills the process, once or always, others fail."""
 
     folder: Path
     deadly: tuple[int, ...] = ()
     always: bool = False
+    endless: int | None = None
     refused: int | None = None
     broken: int | None = None
 
@@ -34,6 +36,9 @@ class Writer:
             if self.always or not died.exists():
                 died.touch()
                 os.kill(os.getpid(), signal.SIGKILL)
+        if part.number == self.endless:
+            (self.folder / f"endless-{os.getpid()}").touch()
+            time.sleep(600)
         if part.number == self.refused:
             raise DataError(f"part {part.number} cannot be used")
         if part.number == self.broken:

@@ -62,28 +62,24 @@ def test_a_pool_that_is_left_early_ends_its_processes(tmp_path):
 
 def test_workers_end_when_the_process_that_started_them_is_killed(tmp_path):
     script = f"""
-import time
 from pathlib import Path
 from part_scorers import Writer, parts_of
 from raindrop.scale.pool import score_in_pool
 if __name__ == "__main__":
-    done = score_in_pool(Writer(Path({str(tmp_path)!r})).open, parts_of(50), 2)
-    next(done)
-    time.sleep(600)
+    list(score_in_pool(Writer(Path({str(tmp_path)!r}), endless=0).open, parts_of(1), 1))
 """
     (tmp_path / "script.py").write_text(script)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     process = subprocess.Popen([sys.executable, str(tmp_path / "script.py")], env=environment)
     until = time.monotonic() + 60
-    while not list(tmp_path.glob("part-*")) and time.monotonic() < until:
+    while not (working := list(tmp_path.glob("endless-*"))) and time.monotonic() < until:
         time.sleep(0.05)
-    workers = [int(path.name.partition("-")[2]) for path in tmp_path.glob("opened-*")]
-    assert workers
+    worker = int(working[0].name.partition("-")[2])
     process.kill()
     process.wait()
-    while any(is_running(worker) for worker in workers) and time.monotonic() < until:
+    while is_running(worker) and time.monotonic() < until:
         time.sleep(0.05)
-    assert not any(is_running(worker) for worker in workers)
+    assert not is_running(worker)
 
 
 def is_running(process: int) -> bool:

@@ -11,6 +11,7 @@ import os
 import signal
 from collections import Counter, deque
 from collections.abc import Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 
 from raindrop.processes import end_with_parent
@@ -105,4 +106,5 @@ def _serve(pipe: Connection, open_scorer: OpenScorer, parent: int) -> None:
             outcome = Outcome(part.number)
         except BaseException as error:  # polars panics on some damaged files, and a panic is no Exception
             outcome = Outcome.of_failure(part.number, error)
-        pipe.send(outcome)
+        with suppress(OSError):  # nobody waits for it any more
+            pipe.send(outcome)
