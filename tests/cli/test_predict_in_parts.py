@@ -37,7 +37,8 @@ def run(data: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("raindrop.scale.parts.PART_SAMPLES", 8)
+    """The 60 samples of the table are cut into twenty parts."""
+    monkeypatch.setattr("raindrop.scale.parts.PART_SAMPLES", 3)
 
 
 @pytest.fixture
@@ -72,9 +73,9 @@ def test_the_engine_gets_the_number_of_processes_and_the_folder_of_the_table(
     ask: Ask, data: Path, run: Path, tmp_path: Path, engines: list[tuple[Any, ...]]
 ) -> None:
     assert ask("predict", run, data, "--out", tmp_path / "p.csv", "--processes", 3)[0] == 0
-    assert engines == [("local", 3, 8, data)]
+    assert engines == [("local", 3, 20, data)]
     assert ask("predict", run, data, "--out", tmp_path / "q.csv")[0] == 0
-    assert engines[1:] == [("local", None, 8, data)]  # eight parts are no small table
+    assert engines[1:] == [("local", None, 20, data)]  # twenty parts are no small table
     assert (tmp_path / "p.csv").read_text() == (tmp_path / "q.csv").read_text()
 
 

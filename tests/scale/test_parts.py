@@ -82,11 +82,14 @@ def test_rows_in_any_order_with_attributes_beside_the_readings_are_scored_alike(
     assert scored.sort("sample").equals(estimator.predict_table(table).frame().sort("sample"))
 
 
-def test_coverage_and_time_unit_are_those_that_are_given(fitted):
-    estimator, table = fitted
+def test_coverage_and_time_unit_are_those_that_are_given():
+    table = easy_table(24)
+    estimator = Classifier(config=QUICK).fit(table)
     minutes = table.in_unit("minutes")
     scored = rd.scale.score_part(estimator, minutes.events(), minutes.samples, time_unit="minutes", coverage=0.8)
     assert scored.equals(estimator.predict_table(minutes, coverage=0.8).frame())
+    as_hours = rd.scale.score_part(estimator, minutes.events(), minutes.samples, coverage=0.8)
+    assert not as_hours.equals(scored)
 
 
 def test_unknown_sensors_are_an_error_or_ignored(fitted):

@@ -19,7 +19,7 @@ from learnable import QUICK, easy_table
 
 import raindrop as rd
 from raindrop.errors import ConfigError, DataError, MissingExtraError, ModelFileError, OutputExistsError, RaindropError
-from raindrop.estimators import Classifier, Imputer
+from raindrop.estimators import Classifier, Imputer, Regressor
 from raindrop.scale import scoring
 from raindrop.scale.messages import LostPart
 from raindrop.scale.scorer import Scorer
@@ -239,6 +239,16 @@ def test_a_run_that_predicts_readings_is_refused(data, tmp_path):
         rd.scale.predict(tmp_path / "imputer", data)
 
 
+def test_quantities_have_no_coverage_by_class(data, tmp_path):
+    table = rd.EventTable.read(data).with_roles(statics=["ward"])
+    trees = Regressor("trees", label="age", config={"model.rounds": 2, "model.min_samples": 2})
+    trees.fit(table, run=tmp_path / "run")
+    with pytest.raises(ConfigError, match="by_class has no effect with the task 'regression'"):
+        rd.scale.predict(tmp_path / "run", data, coverage=0.9, by_class=True)
+    frame = rd.scale.predict(tmp_path / "run", data, processes=1, coverage=0.8)
+    assert frame.equals(trees.predict_table(table, coverage=0.8).frame())
+
+
 def test_a_file_that_exists_is_not_overwritten(run, data, tmp_path):
     (tmp_path / "p.csv").write_text("mine")
     with pytest.raises(OutputExistsError, match="exists already"):
@@ -271,7 +281,7 @@ def test_samples_that_end_every_process_are_named(run, data, monkeypatch):
         rd.scale.predict(run, data, processes=2)
 
 
-@pytest.mark.parametrize(("parts", "given", "number"), [(7, None, 1), (8, None, 5), (8, 3, 3), (1, 2, 2)])
+@pytest.mark.parametrize(("parts", "given", "number"), [(15, None, 1), (16, None, 5), (16, 3, 3), (1, 2, 2)])
 def test_small_tables_have_one_process_and_large_ones_every_core(parts, given, number, monkeypatch):
     monkeypatch.setattr(scoring, "usable_cores", lambda: 5)
     assert scoring._num_processes(given, parts) == number

@@ -16,7 +16,7 @@ from raindrop.table.store import arrays_are_usable, read_info
 PART_SAMPLES = 2 * MAX_SAMPLES
 """A multiple of a batch, so that a table in parts has the same batches as one that is scored as a whole."""
 PART_READINGS = 1 << 20
-SMALL_TABLE = 8
+SMALL_TABLE = 16
 """A table of fewer parts is scored by one process, unless the user says otherwise: others take a while to start."""
 
 

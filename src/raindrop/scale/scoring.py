@@ -141,6 +141,8 @@ def _check_options(estimator: SampleEstimator, table: EventTable, options: Optio
         raise DataError("The table is empty; at least one sample is needed.")
     if options.coverage is not None:
         require_coverage(options.coverage)
+    if options.by_class and not estimator.task_type.coverage_by_class:
+        raise ConfigError(f"by_class has no effect with the task '{estimator.task_type.name}'; leave it out.")
     by = {"by_class": True} if options.by_class else {}
     estimator.predict_table(table[:0], coverage=options.coverage, **by)
 
