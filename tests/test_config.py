@@ -37,7 +37,10 @@ def test_later_layers_win_and_other_fields_keep_their_defaults():
     ("values", "message"),
     [
         ({"minuets": 3}, "Unknown setting 'brew.minuets': did you mean 'brew.minutes'?"),
-        ({"xyz": 3}, "Unknown setting 'brew.xyz': there are: 'brew.minutes', 'brew.degrees', 'brew.grind', 'brew.sugar', 'brew.steps'."),
+        (
+            {"xyz": 3},
+            "Unknown setting 'brew.xyz': there are: 'brew.minutes', 'brew.degrees', 'brew.grind', 'brew.sugar', 'brew.steps'.",
+        ),
         ({1: 3}, "Unknown setting 'brew.1': there are:"),
         ({"minutes": "3"}, "Setting 'brew.minutes': expected `int`, got `str`."),
         ({"minutes": 3.5}, "Setting 'brew.minutes': expected `int`, got `float`."),
