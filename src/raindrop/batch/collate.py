@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import copy
 from functools import cached_property
 from typing import Any, Self
@@ -16,6 +16,7 @@ from torch import Tensor
 from raindrop.batch.batch import Batch, Queries
 from raindrop.batch.scaling import Scaler
 from raindrop.errors import ConfigError
+from raindrop.table.blocks import PageBudget, is_large, pools
 from raindrop.table.event_table import EventTable
 
 Positions = NDArray[np.int64]
@@ -26,6 +27,8 @@ MAX_CELLS = 1 << 23  # readings x sensors, and padded times x sensors, that are 
 class BatchSource(ABC):
     """What the training loop draws batches from: items (samples, or windows of samples) by position."""
 
+    budget: PageBudget
+    """How much of a large table has been read since its memory was given back."""
     table: EventTable
     scaler: Scaler
     truth: NDArray[Any] | None
@@ -43,6 +46,15 @@ class BatchSource(ABC):
     @abstractmethod
     def lengths(self) -> NDArray[np.int64]:
         """(items,) readings of each."""
+
+    @property
+    @abstractmethod
+    def places(self) -> Positions:
+        """(items,) where the readings of each begin in the table."""
+
+    def pools(self, rng: np.random.Generator) -> list[Positions]:
+        """The items in pools that are gone through one after another; all in one where the table is not large."""
+        return pools(self.table.time, self.places, self.lengths, rng)
 
     @abstractmethod
     def cells(self, positions: Positions) -> NDArray[np.int64]:
@@ -80,6 +92,8 @@ class BatchSource(ABC):
         time = np.asarray(self.table.time[rows])
         new = first_of_each_step(time, owner)
         value = self.scaler.scale_values(np.asarray(self.table.value[rows]), sensor)
+        if is_large(self.table.time) and self.budget.spend(len(rows), len(statics)):
+            self.table.release()
         return Batch(
             value=torch.from_numpy(value),
             sensor=torch.from_numpy(sensor),
@@ -110,6 +124,7 @@ class Collator(BatchSource):
         """`truth` is what predictions are judged by, `targets` (the same where not given) what the loss sees."""
         self.table = table
         self.scaler = scaler
+        self.budget = PageBudget()
         self.codes = scaler.sensor_codes(table, ignore_unknown=ignore_unknown)
         self.statics = scaler.encode_statics(table)
         self.truth = truth
@@ -122,13 +137,15 @@ class Collator(BatchSource):
     @cached_property
     def num_times(self) -> NDArray[np.int64]:
         """(samples,) distinct timestamps of each sample."""
-        time, owner = np.asarray(self.table.time[self.table.rows()]), np.repeat(np.arange(len(self)), self.table.count)
-        new = first_of_each_step(time, owner)
-        return np.bincount(owner[new], minlength=len(self))
+        return np.concatenate([_num_times(part) for part in self.table.blocks()])
 
     @property
     def lengths(self) -> NDArray[np.int64]:
         return self.table.count
+
+    @property
+    def places(self) -> Positions:
+        return self.table.start
 
     def cells(self, positions: Positions) -> NDArray[np.int64]:
         """Readings x sensors for models on flat readings; samples x longest series x sensors for those on a grid."""
@@ -174,6 +191,12 @@ class Collator(BatchSource):
         )
 
 
+def _num_times(table: EventTable) -> NDArray[np.int64]:
+    owner = np.repeat(np.arange(len(table)), table.count)
+    new = first_of_each_step(np.asarray(table.time[table.rows()]), owner)
+    return np.bincount(owner[new], minlength=len(table))
+
+
 def first_of_each_step(time: NDArray[np.float64], owner: Positions) -> NDArray[np.bool_]:
     """(n,) whether a reading is the first of its timestamp; readings lie in (owner, time) order."""
     new = np.ones(len(time), dtype=bool)
@@ -210,13 +233,18 @@ def plan_batches(
     lengths: NDArray[np.int64],
     balanced: bool = False,
     bucketed: bool = False,
+    pools: Sequence[Positions] | None = None,
 ) -> list[Positions]:
     """The batches of one epoch, as positions.
 
     Natural: every sample once, in random order. Balanced: as many batches, each with the same number of samples of
     every class; a class is gone through in random order again and again. Bucketed: samples of similar length
-    together, which spares models with a dense grid their padding.
+    together, which spares models with a dense grid their padding. With several `pools`, those of each pool in turn.
     """
+    if pools is not None and len(pools) > 1:
+        kind: dict[str, bool] = {"balanced": balanced, "bucketed": bucketed}
+        plans = (plan_batches(size, rng, strata=strata[some], lengths=lengths[some], **kind) for some in pools)
+        return [some[batch] for some, plan in zip(pools, plans, strict=True) for batch in plan]
     total = len(strata)
     num_batches = max(1, -(-total // size))
     if balanced:

@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from raindrop.table.blocks import BLOCK, evenly_spread, is_large
 from raindrop.table.event_table import EventTable
 from raindrop.table.queries import OUTAGE, spans
 
@@ -23,7 +24,12 @@ MAX_SAMPLES = 2000  # whose gaps serve as examples
 
 
 def typical_intervals(table: EventTable) -> Float64:
-    """(sensor,) the median time between two readings of a sensor; that of all sensors where it has too few."""
+    """(sensor,) the median time between two readings of a sensor; that of all sensors where it has too few.
+
+    Of a large table, samples that are evenly spread over it are looked at.
+    """
+    if is_large(table.time):
+        table = table[evenly_spread(table.count, BLOCK)].in_memory()
     series, time, sensor = _by_series(table)
     within = np.diff(series) == 0
     gap, owner = np.diff(time)[within], sensor[1:][within]
@@ -68,6 +74,7 @@ class Gaps:
         """From (some of) the samples of a table."""
         if len(table) > MAX_SAMPLES:
             table = table[np.sort(np.random.default_rng(seed).choice(len(table), MAX_SAMPLES, replace=False))]
+            table = table.in_memory()
         series, time, _ = _by_series(table)
         counts = np.bincount(series, minlength=len(table) * len(table.sensors))
         span = np.stack(spans(table), axis=1)

@@ -54,6 +54,40 @@ class StaticColumn:
 
 
 @dataclass(frozen=True)
+class Moments:
+    """How many readings each sensor has, their mean, and the sum of squared differences from it."""
+
+    count: NDArray[np.int64]  # (sensor,)
+    mean: Float64  # (sensor,)
+    squares: Float64  # (sensor,)
+
+    @classmethod
+    def of_table(cls, table: EventTable) -> Moments:
+        """Of all readings, in one pass over the blocks of a large table."""
+        first, *others = (cls._of_block(part) for part in table.blocks())
+        for other in others:
+            first = first._and(other)
+        return first
+
+    @classmethod
+    def _of_block(cls, table: EventTable) -> Moments:
+        rows, width = table.rows(), len(table.sensors)
+        sensor, value = np.asarray(table.sensor[rows]), np.asarray(table.value[rows], dtype=np.float64)
+        readings = np.bincount(sensor, minlength=width)
+        count = np.maximum(readings, 1)
+        mean = np.bincount(sensor, value, minlength=width) / count
+        mean += np.bincount(sensor, value - mean[sensor], minlength=width) / count  # corrects the long sum's rounding
+        return cls(readings, mean, np.bincount(sensor, (value - mean[sensor]) ** 2, minlength=width))
+
+    def _and(self, other: Moments) -> Moments:
+        """Of both (Chan, Golub and LeVeque, 1979)."""
+        count = self.count + other.count
+        share, apart = other.count / np.maximum(count, 1), other.mean - self.mean
+        mean = np.where(self.count > 0, self.mean + apart * share, other.mean)
+        return Moments(count, mean, self.squares + other.squares + apart**2 * self.count * share)
+
+
+@dataclass(frozen=True)
 class Scaler:
     """Mean and standard deviation of each sensor over the training readings, and the encoding of the statics."""
 
@@ -66,19 +100,13 @@ class Scaler:
     @classmethod
     def fit(cls, table: EventTable) -> Scaler:
         """Compute means and scales from the training table."""
-        rows = table.rows()
-        sensor, value = np.asarray(table.sensor[rows]), np.asarray(table.value[rows], dtype=np.float64)
-        width = len(table.sensors)
-        readings = np.bincount(sensor, minlength=width)
-        count = np.maximum(readings, 1)
-        mean = np.bincount(sensor, value, minlength=width) / count
-        mean += np.bincount(sensor, value - mean[sensor], minlength=width) / count  # corrects the long sum's rounding
-        deviation = np.sqrt(np.bincount(sensor, (value - mean[sensor]) ** 2, minlength=width) / count)
+        moments = Moments.of_table(table)
+        deviation = np.sqrt(moments.squares / np.maximum(moments.count, 1))
         return cls(
             sensors=table.sensors,
-            mean=mean,
-            scale=np.where(deviation > _rounding_error(mean), deviation, 1.0),
-            observed=readings > 0,
+            mean=moments.mean,
+            scale=np.where(deviation > _rounding_error(moments.mean), deviation, 1.0),
+            observed=moments.count > 0,
             statics=tuple(_fit_static(table.samples[name]) for name in table.roles.statics),
         )
 
@@ -128,7 +156,8 @@ class Scaler:
         codes = np.array([code.get(name, -1) for name in table.sensors], dtype=np.int64)
         if not ignore_unknown and (codes < 0).any():
             unknown = np.flatnonzero(codes < 0)
-            readings = np.bincount(table.sensor[table.rows()], minlength=len(codes))[unknown]
+            readings = sum(np.bincount(part.sensor[part.rows()], minlength=len(codes)) for part in table.blocks())
+            readings = readings[unknown]
             if readings.any():
                 present = [table.sensors[code] for code in unknown[readings > 0]]
                 raise unknown_sensors_error(present, int(readings.sum()), table.num_readings)

@@ -21,6 +21,7 @@ from raindrop.batch.collate import BatchSource, Positions
 from raindrop.batch.distant import DistantReadings
 from raindrop.batch.gaps import bisect
 from raindrop.batch.scaling import Scaler
+from raindrop.table.blocks import PageBudget
 from raindrop.table.event_table import EventTable
 from raindrop.table.queries import spans
 
@@ -102,6 +103,7 @@ class WindowSource(BatchSource):
     ):
         """With `sees_distant`, a sensor without a reading in a window's margin is seen by its next one beyond it."""
         self.table, self.scaler, self.windows, self.sees_distant = table, scaler, windows, sees_distant
+        self.budget = PageBudget()
         self.codes = scaler.sensor_codes(table, ignore_unknown=ignore_unknown)
         self.statics = scaler.encode_statics(table)
         self.truth = self.targets = self.weights = None
@@ -112,6 +114,10 @@ class WindowSource(BatchSource):
     @property
     def lengths(self) -> NDArray[np.int64]:
         return self.windows.count
+
+    @property
+    def places(self) -> Positions:
+        return self.windows.row
 
     def part(self, positions: Positions) -> Self:
         part = copy(self)

@@ -64,8 +64,12 @@ def require_table(X: Any, method: str) -> EventTable:
 
 def time_window(table: EventTable) -> list[float]:
     """Earliest and latest time of a reading."""
-    time = np.asarray(table.time[table.rows()])
-    return [float(time.min()), float(time.max())] if len(time) else [0.0, 1.0]
+    bounds = [
+        (float(time.min()), float(time.max()))
+        for part in table.blocks()
+        if len(time := np.asarray(part.time[part.rows()]))
+    ]
+    return [min(low for low, _ in bounds), max(high for _, high in bounds)] if bounds else [0.0, 1.0]
 
 
 def label_names(label: str | Sequence[str] | None, table: EventTable | None) -> list[str]:

@@ -21,6 +21,10 @@ def no_shared_times_reason(table: EventTable) -> str:
 
 def _some_times_are_shared(table: EventTable) -> bool:
     """Whether two sensors have a reading at the same time of the same sample. Readings are in (sample, time) order."""
+    return any(_shared_in_block(part) for part in table.blocks())
+
+
+def _shared_in_block(table: EventTable) -> bool:
     rows = table.rows()
     sample = np.repeat(np.arange(len(table)), table.count)
     time, sensor = np.asarray(table.time[rows]), np.asarray(table.sensor[rows])

@@ -130,7 +130,7 @@ class Reference:
         if len(table) > MAX_SAMPLES or table.num_readings > MAX_READINGS:
             chosen = np.random.default_rng(seed).permutation(len(table))[:MAX_SAMPLES]
             few = int(np.searchsorted(np.cumsum(table.count[chosen]), MAX_READINGS, side="right"))
-            table = table[np.sort(chosen[: max(few, 1)])]
+            table = table[np.sort(chosen[: max(few, 1)])].in_memory()
         length = piece_length(table)
         return cls.of_pieces(Pieces.of(table, sensors, length), sensors, watched, table.time_unit, length)
 

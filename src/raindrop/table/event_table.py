@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,9 +15,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from raindrop.errors import DataError, check_choice, suggest
 from raindrop.table.adapters.meds import is_meds
+from raindrop.table.blocks import blocks_of, copied, is_large, release
 from raindrop.table.build import SortedReadings
 from raindrop.table.constructors import Constructors, check_options
 from raindrop.table.display import to_html
+from raindrop.table.fingerprint import fingerprint_of
 from raindrop.table.folder_checks import check_checksums, check_fingerprint
 from raindrop.table.frame_files import find_file, read_frame
 from raindrop.table.frames import require_columns, to_name_tuple, to_pandas
@@ -216,6 +216,21 @@ class EventTable(Constructors):
         ends = np.cumsum(count)
         return np.repeat(start - (ends - count), count) + np.arange(ends[-1] if len(ends) else 0)
 
+    def blocks(self) -> Iterator[EventTable]:
+        """The table in blocks of successive samples with a bounded number of readings; one where it is not large.
+
+        The memory of a block is given back when the next one is asked for, where the table is on disk.
+        """
+        return blocks_of(self)
+
+    def in_memory(self) -> EventTable:
+        """The same table with its own readings alone, in memory; itself where it is not part of a large table."""
+        return replace(self, **copied(self)) if is_large(self.time) else self
+
+    def release(self) -> None:
+        """Give back the memory of readings that are on disk; they are read again when they are needed."""
+        release(self.time, self.sensor, self.value)
+
     def events(self) -> pl.DataFrame:
         """The readings as a frame: sample, time, sensor, value, and `filled` where some were predicted."""
         rows = self.rows()
@@ -235,17 +250,7 @@ class EventTable(Constructors):
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the readings, samples, roles and time unit."""
-        digest = hashlib.blake2b(digest_size=16)
-        digest.update(json.dumps([self.sensors, self.time_unit, asdict(self.roles)]).encode())
-        digest.update(self.samples.write_json().encode())
-        if self.sensor_info is not None:
-            digest.update(self.sensor_info.write_json().encode())
-        digest.update(np.ascontiguousarray(self.count).tobytes())
-        for chunk in np.array_split(np.arange(len(self)), max(1, self.num_readings // 4_000_000)):
-            rows = self.rows(chunk)
-            for column in (self.time, self.sensor, self.value, *(() if self.filled is None else (self.filled,))):
-                digest.update(np.ascontiguousarray(column[rows]).tobytes())
-        return digest.hexdigest()
+        return fingerprint_of(self)
 
     def head(self, n: int = 5) -> pl.DataFrame:
         """The first `n` readings as a frame."""
@@ -274,7 +279,8 @@ class EventTable(Constructors):
         """A table of the samples at a position, slice, mask or list of positions, or with these ids."""
         if isinstance(key, tuple) and len(key) == 2 and key[1] is Ellipsis:  # how scikit-learn indexes rows
             key = key[0]
-        selected = np.arange(len(self))[key] if isinstance(key, slice) else sample_positions(key, self.ids)
+        ids = self.samples["sample"]
+        selected = np.arange(len(self))[key] if isinstance(key, slice) else sample_positions(key, ids)
         return replace(self, start=self.start[selected], count=self.count[selected], samples=self.samples[selected])
 
     def where(self, keep: pl.Expr | ArrayLike | Callable[[pl.DataFrame], Any]) -> EventTable:

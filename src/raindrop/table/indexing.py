@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from raindrop.errors import DataError, format_count, suggest
 
 
-def sample_positions(key: Any, ids: Sequence[str]) -> NDArray[np.int64]:
+def sample_positions(key: Any, ids: pl.Series) -> NDArray[np.int64]:
     """The positions of the samples that `key` selects: a position, an id, a boolean mask, or a list of either."""
     try:
         selected = np.atleast_1d(np.asarray(key))
@@ -40,7 +40,7 @@ def sample_positions(key: Any, ids: Sequence[str]) -> NDArray[np.int64]:
     return np.where(selected < 0, selected + len(ids), selected)
 
 
-def _positions_of_ids(selected: Sequence[str], ids: Sequence[str]) -> list[int]:
+def _positions_of_ids(selected: Sequence[str], ids: pl.Series) -> list[int]:
     position = {name: at for at, name in enumerate(ids)}
     unknown = [name for name in selected if name not in position]
     if unknown:

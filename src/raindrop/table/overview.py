@@ -23,9 +23,9 @@ NUM_FOLDS = 5
 def overview(table: EventTable, *, seed: int = 0, max_samples: int = MAX_SAMPLES) -> Overview:
     """Summarise a table. Statistics that need more than one pass use `max_samples` samples drawn with `seed`."""
     check_seed(seed)
-    readings = _Readings.from_table(table)
-    times_per_sample = readings.times_per_sample()
-    subset = table[_random_positions(table, max_samples, seed)]
+    counts = _Counts.of_table(table)
+    times_per_sample = counts.times_per_sample
+    subset = table[_random_positions(table, max_samples, seed)].in_memory()
     gaps = _gaps(subset)
     grid_size = len(table.sensors) * int(times_per_sample.sum())
     padded_grid_size = len(table.sensors) * len(table) * int(times_per_sample.max(initial=0))
@@ -36,12 +36,12 @@ def overview(table: EventTable, *, seed: int = 0, max_samples: int = MAX_SAMPLES
         time_unit=table.time_unit,
         density=table.num_readings / max(1, grid_size),
         padded_density=table.num_readings / max(1, padded_grid_size),
-        simultaneous_share=readings.simultaneous_share(),
+        simultaneous_share=counts.simultaneous / max(1, table.num_readings),
         readings_per_sample=table.count,
         times_per_sample=times_per_sample,
-        last_times=readings.first_and_last_times()[1],
+        last_times=counts.last_times,
         intervals=gaps["gap"].to_numpy(),
-        sensors=_sensor_statistics(table, readings, subset, gaps),
+        sensors=_sensor_statistics(table, counts.per_pair, subset, gaps),
         label=table.roles.label,
         labels=_class_balance(table),
         missingness=missingness(table, seed=seed, max_samples=max_samples),
@@ -73,17 +73,45 @@ class _Readings:
         """How many distinct times each sample has."""
         return np.bincount(self.position[self._starts_new_time()], minlength=len(self.count))
 
-    def simultaneous_share(self) -> float:
-        """Share of readings with a reading of another sensor in the same sample at the identical time."""
+    def simultaneous(self) -> int:
+        """How many readings have one of another sensor in the same sample at the identical time."""
         first = np.flatnonzero(self._starts_new_time())
         readings_per_time = np.diff(first, append=len(self.time))
-        return float(readings_per_time[readings_per_time > 1].sum() / max(1, len(self.time)))
+        return int(readings_per_time[readings_per_time > 1].sum())
+
+    def per_pair(self, num_sensors: int) -> pl.DataFrame:
+        """How many (sample, sensor) `pairs` of the sensor `code` have so many `readings`."""
+        pairs, count = np.unique(self.position * num_sensors + self.sensor, return_counts=True)
+        found = pl.DataFrame({"code": (pairs % max(1, num_sensors)).astype(np.int32), "readings": count})
+        return found.group_by("code", "readings").agg(pl.len().cast(pl.Int64).alias("pairs"))
 
     def first_and_last_times(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """First and last time of every sample that has a reading."""
         count = self.count[self.count > 0]
         ends = np.cumsum(count)
         return self.time[ends - count], self.time[ends - 1]
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """What one pass over the blocks of a table counts."""
+
+    times_per_sample: NDArray[np.int64]
+    last_times: NDArray[np.float64]
+    simultaneous: int
+    per_pair: pl.DataFrame
+
+    @classmethod
+    def of_table(cls, table: EventTable) -> _Counts:
+        found = []
+        for part in table.blocks():
+            readings = _Readings.from_table(part)
+            last = readings.first_and_last_times()[1]
+            pairs = readings.per_pair(len(table.sensors))
+            found.append((readings.times_per_sample(), last, readings.simultaneous(), pairs))
+        times, last, simultaneous, pairs = zip(*found, strict=True)
+        per_pair = pl.concat(pairs).group_by("code", "readings").agg(pl.col("pairs").sum())
+        return cls(np.concatenate(times), np.concatenate(last), sum(simultaneous), per_pair)
 
 
 def _random_positions(table: EventTable, max_samples: int, seed: int) -> NDArray[np.int64]:
@@ -101,16 +129,17 @@ def _gaps(table: EventTable) -> pl.DataFrame:
     return pl.DataFrame({"code": sensor[1:][same_series], "gap": np.diff(readings.time[order])[same_series]})
 
 
-def _sensor_statistics(table: EventTable, readings: _Readings, subset: EventTable, gaps: pl.DataFrame) -> pl.DataFrame:
+def _sensor_statistics(
+    table: EventTable, per_pair: pl.DataFrame, subset: EventTable, gaps: pl.DataFrame
+) -> pl.DataFrame:
     num_sensors = len(table.sensors)
-    pairs, count = np.unique(readings.position * num_sensors + readings.sensor, return_counts=True)  # (sample, sensor)
-    per_pair = pl.DataFrame({"code": (pairs % max(1, num_sensors)).astype(np.int32), "readings": count})
     values = pl.DataFrame({"code": subset.sensor[subset.rows()], "value": subset.value[subset.rows()]})
     statistics = pl.DataFrame({"code": np.arange(num_sensors, dtype=np.int32), "sensor": list(table.sensors)})
-    counts = per_pair.group_by("code").agg(
-        pl.col("readings").sum().alias("total"),
-        (pl.len() / max(1, len(table))).alias("samples"),
-        pl.col("readings").median().alias("per_sample"),
+    pairs, ordered = pl.col("pairs"), per_pair.sort("code", "readings")
+    counts = ordered.group_by("code").agg(
+        (pl.col("readings") * pairs).sum().alias("total"),
+        (pairs.sum() / max(1, len(table))).alias("samples"),
+        ((_at(pairs, (pairs.sum() - 1) // 2) + _at(pairs, pairs.sum() // 2)) / 2).alias("per_sample"),  # median
     )
     intervals = gaps.group_by("code").agg(pl.col("gap").median().alias("interval"))
     quantiles = values.group_by("code").agg(
@@ -130,6 +159,11 @@ def _sensor_statistics(table: EventTable, readings: _Readings, subset: EventTabl
         "median",
         "high",
     )
+
+
+def _at(pairs: pl.Expr, rank: pl.Expr) -> pl.Expr:
+    """The number of readings of the pair with this rank, where `readings` rise."""
+    return pl.col("readings").filter(pairs.cum_sum() > rank).first()
 
 
 def _class_balance(table: EventTable) -> pl.DataFrame:
@@ -163,7 +197,7 @@ def missingness(table: EventTable, *, seed: int = 0, max_samples: int = MAX_SAMP
     if len(table) > max_samples:
         share = max_samples / len(table)
         subset = stratified_parts(codes.astype(np.int64), (share, 1 - share), seed)[0]
-        table, codes = table[subset], codes[subset]
+        table, codes = table[subset].in_memory(), codes[subset]
     groups = None if table.roles.group is None else _groups(table, table.roles.group)
     reason = _why_not_cross_validated(codes, len(classes), groups, table.roles.group)
     if reason:

@@ -188,6 +188,11 @@ def in_gaps(table: EventTable, interval: NDArray[np.float64]) -> QueryTable:
 
 def spans(table: EventTable) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(samples,) time of the first and the last reading; 0 where there is none."""
+    first, last = zip(*(_spans_in_block(part) for part in table.blocks()), strict=True)
+    return np.concatenate(first), np.concatenate(last)
+
+
+def _spans_in_block(table: EventTable) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     present = table.count > 0
     first, last = np.zeros(len(table)), np.zeros(len(table))
     first[present] = table.time[table.start[present]]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from raindrop.errors import DataError, reading
 from raindrop.files import atomic_file, file_checksum
+from raindrop.table.blocks import is_large
 from raindrop.table.event_table import EventTable
 
 MIN_READINGS = 3  # fewer are too few to recognise a sample by them under another id
@@ -46,7 +47,14 @@ class RunSplit:
     def of(cls, parts: Mapping[str, EventTable]) -> RunSplit:
         """The split into these tables, by the names of the parts."""
         columns = [
-            pl.DataFrame({"part": name, "sample": table.ids, "readings": readings_hash(table), "count": table.count})
+            pl.DataFrame(
+                {
+                    "part": name,
+                    "sample": table.samples["sample"],
+                    "readings": readings_hash(table),
+                    "count": table.count,
+                }
+            )
             for name, table in parts.items()
             if len(table)
         ]
@@ -77,7 +85,7 @@ class RunSplit:
         other samples.
         """
         known = self.frame.select("sample", "part", "readings", "count")
-        found = pl.DataFrame({"sample": table.ids, "hash": readings_hash(table)})
+        found = pl.DataFrame({"sample": table.samples["sample"], "hash": readings_hash(table)})
         by_name = known.unique("sample", keep="first", maintain_order=True)  # a sample may be in two parts
         by_id = found.join(by_name, on="sample", how="left", maintain_order="left")
         several = known.filter(pl.col("count") >= MIN_READINGS).unique("readings", keep="first", maintain_order=True)
@@ -113,6 +121,8 @@ def readings_hash(table: EventTable) -> NDArray[np.uint64]:
         totals = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(mixed, dtype=np.uint64)])
         ends = np.cumsum(table.count[chunk])
         hashes[chunk] = totals[ends] - totals[ends - table.count[chunk]]
+        if is_large(table.time):
+            table.release()
     return hashes
 
 

@@ -95,9 +95,11 @@ def train(
         update_bar(progress.epoch * steps + progress.step, progress.history)
         while not progress.done:
             epoch, started = progress.epoch, time.monotonic()
+            rng = np.random.default_rng([seed, epoch])
             plan = plan_batches(
                 config.batch_size,
-                np.random.default_rng([seed, epoch]),
+                rng,
+                pools=training.pools(rng),
                 strata=strata,
                 lengths=training.lengths,
                 balanced=balanced,
