@@ -13,6 +13,7 @@ any weights.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -24,12 +25,14 @@ from torch import Tensor, nn
 from raindrop.batch.batch import Batch
 from raindrop.batch.collate import BatchSource
 from raindrop.batch.summaries import details_of, summaries_of
-from raindrop.errors import ModelFileError
+from raindrop.errors import ModelFileError, RaindropWarning, format_count
 from raindrop.models.base import DataSpec, DirectModel, Output
 from raindrop.models.boosting import Nodes, Samples, TreesConfig, grow
+from raindrop.table.blocks import is_large
 from raindrop.tasks.boosting import BoostingProblem
 
 CHUNK = 1024  # samples summarised at once while learning
+MAX_COLUMNS = 1 << 26  # numbers that trees learn from, where the table is large (0.5 GB)
 TREES_AT_ONCE = 512  # evaluated together: more fall out of the cache (9,500 trees: 9.1 s, in parts 3.4 s)
 RECENT_SHARE = 8  # "recent" looks back over one of so many parts of the window
 
@@ -182,16 +185,38 @@ class Trees(DirectModel):
         return merge_histories(histories, self.task.loss_name)
 
     def rows_of(self, data: BatchSource, seed: int) -> Samples:
-        """The columns of all samples, with their targets and weights."""
-        chunks = np.split(np.arange(len(data)), range(CHUNK, len(data), CHUNK))
+        """The columns of all samples, with their targets and weights; of a large table, those of a random part."""
+        chosen = self.drawn(data, seed)
+        chunks = np.split(chosen, range(CHUNK, len(chosen), CHUNK))
         x = np.concatenate([self.columns(data.batch(positions)).numpy() for positions in chunks])
-        return Samples(x, cast(NDArray[Any], data.targets), data.weights)
+        targets = cast(NDArray[Any], data.targets)
+        if len(chosen) == len(data):
+            return Samples(x, targets, data.weights)
+        return Samples(x, targets[chosen], None if data.weights is None else data.weights[chosen])
+
+    def drawn(self, data: BatchSource, seed: int) -> NDArray[np.int64]:
+        """The samples to learn from: all, or a random part of a large table whose columns are at most MAX_COLUMNS."""
+        if not is_large(data.table.time):
+            return np.arange(len(data))
+        width = self.columns(data.batch(np.zeros(1, dtype=np.int64))).shape[1]
+        most = max(1, MAX_COLUMNS // width)
+        if len(data) <= most:
+            return np.arange(len(data))
+        warnings.warn(
+            f"Trees learn from {format_count(most, len(data), 'samples')}, drawn with the seed: the summaries of all "
+            f"of them would take {len(data) * width * 8 / 1e9:.1f} GB of memory.",
+            RaindropWarning,
+            stacklevel=3,
+        )
+        return np.sort(np.random.default_rng(seed).choice(len(data), most, replace=False))
 
 
 def select(rows: Samples, problem: BoostingProblem) -> Samples:
     """The rows whose target is known to this problem."""
     target = problem.targets(rows.target)
     known = ~np.isnan(target) if target.dtype.kind == "f" else np.ones(len(target), dtype=bool)
+    if known.all():
+        return Samples(rows.x, target, rows.weight)
     weight = None if rows.weight is None else rows.weight[known]
     return Samples(rows.x[known], target[known], weight)
 

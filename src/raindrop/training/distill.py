@@ -8,6 +8,7 @@ information (Lopez-Paz et al., ICLR 2016).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
@@ -20,12 +21,13 @@ from safetensors.torch import save_file
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from torch import Tensor
 
-from raindrop.batch.collate import BatchSource
+from raindrop.batch.collate import BatchSource, bounded
 from raindrop.files import atomic_file
 from raindrop.models.base import DataSpec
 from raindrop.models.boosting import Samples, TreesConfig
 from raindrop.models.registry import MODELS
 from raindrop.models.trees import Trees
+from raindrop.table.blocks import is_large
 from raindrop.table.sample_columns import group_or_own_codes
 from raindrop.training.progress import bar
 
@@ -67,23 +69,46 @@ def soft_targets(
     rounds = MAX_TREES if several == 1 else max(MAX_TREES // several, MIN_ROUNDS)
     config = TreesConfig(**MODELS["trees"].presets["tuned"]["model"] | QUICK | {"rounds": rounds})
     scores, finished = _load(path, identity, (len(truth), task.num_outputs))
-    rows: Samples | None = None
+    rows: _Columns | None = None
     with bar(show, FOLDS, "growing trees for soft targets") as update:
         for done, (rest, fold) in enumerate(folds(strata, groups, seed)):
             if done >= finished:
                 trees = Trees(config, spec)
-                rows = trees.rows_of(training, seed) if rows is None else rows
+                rows = _Columns(trees, training, seed) if rows is None else rows
                 grow, choose = folds(strata[rest], None if groups is None else groups[rest], seed)[0]
                 parts = [
                     _at_most(rest[part], size, seed) for part, size in ((grow, MAX_SAMPLES), (choose, MAX_SAMPLES // 4))
                 ]
-                trees.fit_rows(rows.part(parts[0]), rows.part(parts[1]), seed)
+                trees.fit_rows(rows.samples(parts[0]), rows.samples(parts[1]), seed)
                 with torch.inference_mode():
-                    for some in np.array_split(fold, -(-len(fold) // CHUNK)):
-                        scores[torch.from_numpy(some)] = trees.score_columns(torch.from_numpy(rows.x[some])).float()
+                    for some, columns in rows.chunks(fold):
+                        scores[torch.from_numpy(some)] = trees.score_columns(columns).float()
                 _save(path, identity, scores, done + 1)
             update(done + 1, [])
     return task.soft_targets(scores, truth, weight) if task.knows(scores, truth) else None
+
+
+class _Columns:
+    """What the trees see of training samples: computed once for all folds, or where it is needed if that is too much."""
+
+    def __init__(self, trees: Trees, training: BatchSource, seed: int):
+        self.trees, self.training, self.seed = trees, training, seed
+        self.rows = None if is_large(training.table.time) else trees.rows_of(training, seed)
+
+    def samples(self, positions: NDArray[np.int64]) -> Samples:
+        """To learn from; there are at most MAX_SAMPLES."""
+        if self.rows is not None:
+            return self.rows.part(positions)
+        return self.trees.rows_of(self.training.part(positions), self.seed)
+
+    def chunks(self, positions: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+        """To predict: some positions and their columns at a time."""
+        for some in np.array_split(positions, -(-len(positions) // CHUNK)):
+            if self.rows is not None:
+                yield some, torch.from_numpy(self.rows.x[some])
+            else:
+                for part in bounded(self.training, some):
+                    yield part, self.trees.columns(self.training.batch(part))
 
 
 def folds(strata: NDArray[np.int64], groups: NDArray[np.int64] | None, seed: int) -> Folds:
