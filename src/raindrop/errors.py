@@ -2,6 +2,7 @@
 
 RaindropError
 ├── DataError          a table that cannot be used as it is
+│   └── RowError       because of some of its rows
 ├── ConfigError        an unknown or impossible setting
 │   └── ResumeError    a stored run that was begun with other settings
 ├── TrainingError      training that cannot continue
@@ -35,6 +36,19 @@ class RaindropError(Exception):
 
 class DataError(RaindropError, ValueError):
     """The data cannot be used as they are."""
+
+
+class RowError(DataError):
+    """Some rows of a table cannot be used; where they are can be said in other words (`told`)."""
+
+    def __init__(self, sentence: str, count: int, total: int, row: int):
+        """`sentence` has {count}, such as '3 of 812,410 rows', and {row}, such as 'row 1,204'; rows count from 0."""
+        self.sentence, self.count, self.row = sentence, count, row
+        super().__init__(self.told(format_count(count, total, "rows"), f"row {row + 1:,}"))
+
+    def told(self, count: str, row: str) -> str:
+        """The message with these words for how many rows and which of them is the first."""
+        return self.sentence.replace("{count}", count, 1).replace("{row}", row, 1)
 
 
 class ConfigError(RaindropError, ValueError):

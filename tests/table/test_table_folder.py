@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from hand_made import EVENTS, SAMPLES, hours, is_same
 
-from raindrop.errors import OutputExistsError
+from raindrop.errors import DataError, OutputExistsError
 from raindrop.files import file_checksum
 from raindrop.table.event_table import EventTable
 
@@ -181,7 +181,7 @@ def test_values_keep_all_their_digits(tmp_path):
     assert table.where(pl.col("value") > 0).value.tolist() == values[:3]
 
 
-def test_a_large_file_is_checked_by_size_age_and_ranges_only(large, tmp_path, monkeypatch):
+def test_a_large_file_is_compared_byte_by_byte_only_where_it_is_younger_than_the_arrays(large, tmp_path, monkeypatch):
     monkeypatch.setattr("raindrop.table.store.MAX_CHECKSUM_BYTES", 0)
     folder = large.write(tmp_path / "data")
     parquet, arrays = folder / "events.parquet", folder / "readings" / "offsets.npy"
@@ -190,8 +190,13 @@ def test_a_large_file_is_checked_by_size_age_and_ranges_only(large, tmp_path, mo
     with monkeypatch.context() as patch:
         patch.setattr("raindrop.table.store.file_checksum", None)  # not called
         assert isinstance(EventTable.read(folder).value, np.memmap)
-    os.utime(parquet, ns=(0, arrays.stat().st_mtime_ns))
-    assert not isinstance(EventTable.read(folder).value, np.memmap)
+    os.utime(parquet, ns=(0, arrays.stat().st_mtime_ns))  # younger, as in a copy: every byte is compared
+    assert isinstance(EventTable.read(folder).value, np.memmap)
+    content = json.loads((folder / "table.json").read_text())["written"]["events.parquet"]
+    other = large.with_roles().where(pl.col("value") > 0).write(tmp_path / "other") / "events.parquet"
+    parquet.write_bytes(other.read_bytes() + bytes(content[0] - other.stat().st_size))
+    with pytest.raises(DataError, match="not a readable Parquet file"):
+        EventTable.read(folder)
 
 
 def test_table_json_has_sensors_roles_and_fingerprint(table, tmp_path):

@@ -21,9 +21,14 @@ NEARBY = 1 << 13  # readings that the system maps around one that is read (64 KB
 RANGES = 16  # of samples that are mixed in a pool
 
 
+def is_many(readings: int) -> bool:
+    """Whether a table of so many readings is large."""
+    return readings > LARGE
+
+
 def is_large(array: NDArray[Any]) -> bool:
     """Whether a table with this array of readings is worked on in blocks."""
-    return len(array) > LARGE
+    return is_many(len(array))
 
 
 def sample_ranges(start: Positions, count: Positions, limit: int) -> list[slice]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from raindrop.errors import DataError, format_count
+from raindrop.errors import RowError
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,8 @@ def reject_rows(
     if len(bad):
         first = bad.row(0, named=True)
         place = [f", {name} '{first[name]}'" for name in ("sample", "sensor") if first[name] is not None]
-        raise DataError(
-            f"{source}: {format_count(len(bad), len(rows), 'rows')} {fault} "
-            f"(first: row {first['row'] + 1:,}{''.join(place)}).\n{rule}{fix}."
-        )
+        sentence = f"{source}: {{count}} {fault} (first: {{row}}{''.join(place)}).\n{rule}{fix}."
+        raise RowError(sentence, len(bad), len(rows), int(first["row"]))
 
 
 def drop_rows(rows: pl.DataFrame, condition: pl.Expr | pl.Series, dropped: dict[str, int], reason: str) -> pl.DataFrame:

@@ -15,15 +15,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from raindrop.errors import DataError, check_choice, suggest
 from raindrop.table.adapters.meds import is_meds
-from raindrop.table.blocks import blocks_of, copied, is_large, release
+from raindrop.table.blocks import blocks_of, copied, is_large, is_many, release
 from raindrop.table.build import SortedReadings
 from raindrop.table.constructors import Constructors, check_options
 from raindrop.table.display import to_html
 from raindrop.table.fingerprint import fingerprint_of
 from raindrop.table.folder_checks import check_checksums, check_fingerprint
-from raindrop.table.frame_files import find_file, read_frame
+from raindrop.table.frame_files import find_file, read_frame, read_frames
 from raindrop.table.frames import require_columns, to_name_tuple, to_pandas
 from raindrop.table.indexing import reading_mask, sample_positions
+from raindrop.table.parts import write_arrays, write_parts
 from raindrop.table.relative_time import TIME_ZERO
 from raindrop.table.sample_columns import class_labels, encode_column, group_codes, missing_to_null
 from raindrop.table.sensor_info import check_sensor_info, read_sensor_info
@@ -34,6 +35,8 @@ from raindrop.table.store import (
     TableInfo,
     Writer,
     arrays_are_usable,
+    find_events,
+    new_table_folder,
     open_arrays,
     parquet_is_unchanged,
     read_filled,
@@ -91,8 +94,8 @@ class EventTable(Constructors):
         if Path(folder).is_file():
             return cls.from_files(folder, **options)
         folder = require_folder(folder)
-        paths = {name: find_file(folder, name) for name in ("events", "samples")}
-        if not paths["events"].exists():
+        event_paths, samples_path = find_events(folder), find_file(folder, "samples")
+        if not event_paths:
             if is_meds(folder):
                 return cls.from_meds(folder, **options)
             raise DataError(
@@ -107,17 +110,18 @@ class EventTable(Constructors):
                 return cls._open(folder, info).with_roles(**options)._with_info_of(folder)
             options = info.options_to_rebuild() | options
         unchanged = info is not None and parquet_is_unchanged(folder, info)
-        events = read_frame(paths["events"], all_text=True)  # so that text among the numbers is reported with its row
+        events = read_frames(event_paths)
         samples, notices = None, list(events.notices)
-        if paths["samples"].exists():
-            about = read_frame(paths["samples"], ids=(options.get("sample", "sample"),))
+        if samples_path.exists():
+            about = read_frame(samples_path, ids=(options.get("sample", "sample"),))
             samples = about.frame
             notices += about.notices
         if info is not None and (unchanged or not len(events.frame)):  # sensors keep their order, also unread ones
             options.setdefault("sensors", info.sensors)
         if events.is_text:
             options.setdefault("missing", "drop")
-        options.setdefault("source", (str(paths["events"]), str(paths["samples"])))
+        source = event_paths[0] if len(event_paths) == 1 else event_paths[0].parent
+        options.setdefault("source", (str(source), str(samples_path)))
         table = cls.from_frames(events.frame, samples, notices=notices, **options)
         if info and unchanged:
             table = replace(table, dropped={**info.dropped, **table.dropped})
@@ -143,7 +147,7 @@ class EventTable(Constructors):
             roles=info.roles,
             time_unit=info.time_unit,
             dropped=info.dropped,
-            filled=read_filled(folder),
+            filled=read_filled(folder, info),
             notices=info.notices,
         )
 
@@ -371,14 +375,23 @@ class EventTable(Constructors):
     ) -> Path:
         """Write the table as a folder: Parquet files, arrays in `readings/` for memory-mapping, and `table.json`.
 
-        `overwrite` replaces a table, never a folder with other files. `beside`: what writes further files, by name.
+        The readings of a large table are written block by block, in several files. `overwrite` replaces a table, never
+        a folder with other files. `beside`: what writes further files, by name.
         """
-        rows = self.rows()
-        arrays = {name: self.offsets if name == "offsets" else getattr(self, name)[rows] for name in ARRAYS}
-        about = {name: getattr(self, name) for name in ("time_unit", "sensors", "roles", "notices", "fingerprint")}
-        info = TableInfo(dropped=dict(self.dropped), **about)
         facts: dict[str, Writer] = (
             {} if self.sensor_info is None else {"sensors.parquet": self.sensor_info.write_parquet}
         )
-        beside = facts | dict(beside or {})
-        return write_table(Path(folder), info, self.events(), self.samples, arrays, overwrite, beside)
+        with new_table_folder(Path(folder), overwrite, beside := facts | dict(beside or {})) as partial:
+            if is_many(self.num_readings):
+                opened = write_arrays(partial, self.blocks())
+                compact = replace(self, **opened, start=np.cumsum(self.count) - self.count)
+                write_parts(partial, compact, self._info(), beside)
+            else:
+                rows = self.rows()
+                arrays = {name: self.offsets if name == "offsets" else getattr(self, name)[rows] for name in ARRAYS}
+                write_table(partial, self._info(), self.events(), self.samples, arrays, beside)
+        return Path(folder)
+
+    def _info(self) -> TableInfo:
+        about = {name: getattr(self, name) for name in ("time_unit", "sensors", "roles", "notices", "fingerprint")}
+        return TableInfo(dropped=dict(self.dropped), **about)

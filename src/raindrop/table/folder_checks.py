@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +19,21 @@ CHECKED = "checked: names, counts, and the range of times, sensors and values; -
 VERIFIED = "verified: every file has the checksum, and the table the fingerprint, that it was written with"
 
 
-def check_names(folder: Path, sensors: tuple[str, ...], num_readings: int) -> None:
-    """Raise unless the Parquet file has these sensors, in this order, and as many readings as the arrays."""
-    path = folder / "events.parquet"
-    kind = pl.read_parquet_schema(path).get("sensor")
-    if isinstance(kind, pl.Enum) and tuple(kind.categories.to_list()) != sensors:
-        raise DataError(
-            f"{folder / 'table.json'}: its sensors are not those of events.parquet, or in another order, so readings "
-            "would get the wrong names.\nDelete table.json to read the Parquet files alone, or copy the table again."
-        )
-    rows = int(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
+def check_names(folder: Path, files: Sequence[str], sensors: tuple[str, ...], num_readings: int) -> None:
+    """Raise unless the Parquet files have these sensors, in this order, and as many readings as the arrays."""
+    what = files[0] if len(files) == 1 else f"{Path(files[0]).parent} ({len(files):,} files)"
+    rows = 0
+    for name in files:
+        kind = pl.read_parquet_schema(folder / name).get("sensor")
+        if isinstance(kind, pl.Enum) and tuple(kind.categories.to_list()) != sensors:
+            raise DataError(
+                f"{folder / 'table.json'}: its sensors are not those of {name}, or in another order, so readings would "
+                "get the wrong names.\nDelete table.json to read the Parquet files alone, or copy the table again."
+            )
+        rows += int(pl.scan_parquet(folder / name, glob=False).select(pl.len()).collect().item())
     if rows != num_readings:
         raise DataError(
-            f"{folder}: events.parquet has {rows:,} readings and the folder 'readings' {num_readings:,}. "
+            f"{folder}: {what} has {rows:,} readings and the folder 'readings' {num_readings:,}. "
             "Delete the folder 'readings' to read the Parquet files instead."
         )
 

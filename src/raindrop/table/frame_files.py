@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +45,15 @@ def read_frame(path: Path, *, all_text: bool = False, ids: Collection[str] = ("s
     frame = clean_columns(frame, [name for name in frame.columns if name not in ids], str(path), notices)
     frame = frame.with_columns(infer_type(frame[name]) for name in frame.columns if name not in ids)
     return FileFrame(frame, tuple(notices))
+
+
+def read_frames(paths: Sequence[Path]) -> FileFrame:
+    """Files of readings with the same columns as one frame, CSV as text so that text among numbers has its row."""
+    read = [read_frame(path, all_text=True) for path in paths]
+    if len(read) == 1:
+        return read[0]
+    notices = tuple(notice for each in read for notice in each.notices)
+    return FileFrame(pl.concat([each.frame for each in read]), notices, is_text=any(each.is_text for each in read))
 
 
 def find_file(folder: Path, name: str) -> Path:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,15 @@ from numpy.typing import NDArray
 
 from raindrop.errors import DataError
 from raindrop.files import atomic_folder, content_checksum, file_checksum, read_json, to_json, write_json
+from raindrop.table.blocks import release
 from raindrop.table.folder_checks import check_names, check_ranges
+from raindrop.table.frame_files import find_file
 from raindrop.table.time_columns import TimeUnit
 
-FORMAT = 2
-READABLE_FORMATS = (1, 2)  # format 1 (raindrop 0.1) has float32 arrays: its table is rebuilt from the Parquet files
+FORMAT, FORMAT_OF_PARTS = 2, 3  # 3 is the same with several files of readings
+READABLE_FORMATS = (1, 2, 3)  # format 1 (raindrop 0.1) has float32 arrays: its table is rebuilt from the Parquet files
 ARRAYS = {"offsets": np.int64, "time": np.float64, "sensor": np.int32, "value": np.float64}
-PARQUET = ("events.parquet", "samples.parquet")
-FILES = (*PARQUET, *(f"readings/{name}.npy" for name in ARRAYS))
+ARRAY_FILES = tuple(f"readings/{name}.npy" for name in ARRAYS)
 Writer = Callable[[Path], object]
 """Writes a file to a path."""
 MAX_CHECKSUM_BYTES = 64 * 2**20  # larger files are compared by size and age only, so that opening stays fast
@@ -65,10 +67,38 @@ class TableInfo:
     """Size and checksum of each file when it was written."""
     checksum: str = ""
     """Of all other fields; the folders of older versions have none."""
+    parts: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Of a large table: the files of readings, each with its numbers of samples and of readings."""
+
+    @property
+    def event_files(self) -> tuple[str, ...]:
+        """The files of readings, in the order of the samples."""
+        return tuple(self.parts) or ("events.parquet",)
+
+    @property
+    def parquet_files(self) -> tuple[str, ...]:
+        """Those and the file of samples."""
+        return (*self.event_files, "samples.parquet")
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """All files whose checksums are kept."""
+        return (*self.parquet_files, *ARRAY_FILES)
+
+    def content(self) -> dict[str, Any]:
+        """What `table.json` holds; a table in one file names no parts."""
+        content = asdict(self)
+        return content if self.parts else {name: value for name, value in content.items() if name != "parts"}
 
     def own_checksum(self) -> str:
         """What `checksum` is when the file is written."""
-        return content_checksum(json.loads(to_json(asdict(replace(self, checksum="")))))
+        return content_checksum(json.loads(to_json(replace(self, checksum="").content())))
+
+    def complete(self, folder: Path) -> TableInfo:
+        """The same with sizes and checksums of the files in a folder, and its own."""
+        written = {name: ((folder / name).stat().st_size, file_checksum(folder / name)) for name in self.files}
+        info = replace(self, written=written)
+        return replace(info, checksum=info.own_checksum())
 
     def options_to_rebuild(self) -> dict[str, Any]:
         """Options of `EventTable.from_frames` for the Parquet files: their times already count from the reference."""
@@ -101,8 +131,8 @@ def read_info(folder: Path) -> TableInfo | None:
         raise DataError(f"{path}: cannot be read ({error}). {advice}.") from None
     if info.checksum and info.checksum != info.own_checksum():
         raise DataError(f"{path}: changed since the table was written (its checksum does not fit). {advice}.")
-    if set(info.written) != set(FILES):
-        raise DataError(f"{path}: does not list the files {', '.join(FILES)}. {advice}.")
+    if set(info.written) != set(info.files):
+        raise DataError(f"{path}: does not list the files {', '.join(info.files)}. {advice}.")
     return info
 
 
@@ -115,7 +145,17 @@ def replaceable_files(folder: Path, beside: Collection[str] = ()) -> set[str]:
         written = read_info(folder)
     except DataError:
         return set()
-    return set() if written is None else {"table.json", "conversion.json", "sensors.parquet", *FILES, *beside}
+    return set() if written is None else {"table.json", "conversion.json", "sensors.parquet", *written.files, *beside}
+
+
+@contextmanager
+def new_table_folder(folder: Path, overwrite: bool, beside: Collection[str]) -> Iterator[Path]:
+    """A temporary folder to write a table to; it has its name when it is complete, in place of another if `overwrite`.
+
+    beside: names of other files that are written with the table, and replaced with it.
+    """
+    with atomic_folder(folder, overwrite=replaceable_files(folder, beside) if overwrite else None) as partial:
+        yield partial
 
 
 def write_table(
@@ -124,43 +164,41 @@ def write_table(
     events: pl.DataFrame,
     samples: pl.DataFrame,
     arrays: Mapping[str, NDArray[Any]],
-    overwrite: bool,
     beside: Mapping[str, Writer],
-) -> Path:
-    """Write the Parquet files, then the arrays, the files beside them and `table.json`; the folder appears complete."""
-    with atomic_folder(folder, overwrite=replaceable_files(folder, beside) if overwrite else None) as partial:
-        events.write_parquet(partial / "events.parquet", compression="zstd")
-        samples.write_parquet(partial / "samples.parquet", compression="zstd")
-        (partial / "readings").mkdir()
-        for name, array in arrays.items():
-            np.save(partial / "readings" / f"{name}.npy", array)
-        written = {name: ((partial / name).stat().st_size, file_checksum(partial / name)) for name in FILES}
-        for name, write in beside.items():
-            write(partial / name)
-        info = replace(info, written=written)
-        write_json(partial / "table.json", asdict(replace(info, checksum=info.own_checksum())))
-    return folder
+) -> None:
+    """Write the Parquet files, then the arrays, the files beside them and `table.json`."""
+    events.write_parquet(folder / "events.parquet", compression="zstd")
+    samples.write_parquet(folder / "samples.parquet", compression="zstd")
+    (folder / "readings").mkdir()
+    for name, array in arrays.items():
+        np.save(folder / "readings" / f"{name}.npy", array)
+    for name, write in beside.items():
+        write(folder / name)
+    write_json(folder / "table.json", info.complete(folder).content())
 
 
 def arrays_are_usable(folder: Path, info: TableInfo) -> bool:
     """Whether `readings/` exists, in the current format, and the Parquet files are as `write` left them."""
-    if info.format != FORMAT or not (folder / "readings").is_dir():
+    if info.format not in (FORMAT, FORMAT_OF_PARTS) or not (folder / "readings").is_dir():
         return False
-    return all((folder / name).exists() and _is_unchanged(folder, name, info) for name in PARQUET)
+    return all((folder / name).exists() and _is_unchanged(folder, name, info) for name in info.parquet_files)
 
 
 def parquet_is_unchanged(folder: Path, info: TableInfo) -> bool:
-    """Whether both Parquet files are as `write` left them, by their checksums however large they are."""
-    return all((folder / name).exists() and file_checksum(folder / name) == info.written[name][1] for name in PARQUET)
+    """Whether all Parquet files are as `write` left them, by their checksums however large they are."""
+    names = info.parquet_files
+    return all((folder / name).exists() and file_checksum(folder / name) == info.written[name][1] for name in names)
 
 
 def _is_unchanged(folder: Path, name: str, info: TableInfo) -> bool:
     path, (size, checksum) = folder / name, info.written[name]
     if path.stat().st_size != size:
         return False
-    if size > MAX_CHECKSUM_BYTES:  # the arrays are written last: an edited Parquet file is younger than they are
-        arrays = folder / "readings" / "offsets.npy"
-        return name not in PARQUET or (arrays.exists() and path.stat().st_mtime_ns < arrays.stat().st_mtime_ns)
+    together = sum(info.written[part][0] for part in info.parts) if name in info.parts else size
+    if together > MAX_CHECKSUM_BYTES:  # the offsets are written last: an edited Parquet file is younger than they are
+        offsets = folder / "readings" / "offsets.npy"
+        if name in ARRAY_FILES or (offsets.exists() and path.stat().st_mtime_ns < offsets.stat().st_mtime_ns):
+            return True
     return file_checksum(path) == checksum
 
 
@@ -187,17 +225,24 @@ def open_arrays(folder: Path, info: TableInfo, num_samples: int) -> dict[str, ND
             f"{folder}: 'readings' and 'samples.parquet' disagree. "
             "Delete the folder 'readings' to read the Parquet files instead."
         )
-    check_names(folder, info.sensors, int(offsets[-1]))
+    check_names(folder, info.event_files, info.sensors, int(offsets[-1]))
     check_ranges(folder, arrays, len(info.sensors))
+    release(*arrays.values())
     return arrays
 
 
-def read_filled(folder: Path) -> NDArray[np.bool_] | None:
+def read_filled(folder: Path, info: TableInfo) -> NDArray[np.bool_] | None:
     """Which of the written readings are marked as filled; None where none can be."""
-    path = folder / "events.parquet"
-    if "filled" not in pl.read_parquet_schema(path):
+    paths = [folder / name for name in info.event_files]
+    if "filled" not in pl.read_parquet_schema(paths[0]):
         return None
-    return pl.read_parquet(path, columns=["filled"])["filled"].to_numpy()
+    return np.concatenate([pl.read_parquet(path, columns=["filled"])["filled"].to_numpy() for path in paths])
+
+
+def find_events(folder: Path) -> list[Path]:
+    """The files of readings in a folder: events.parquet, events.csv, or the parts of a large table; none if none is."""
+    single = find_file(folder, "events")
+    return [single] if single.exists() else sorted((folder / "events").glob("part-*.parquet"))
 
 
 def require_folder(folder: str | os.PathLike[str]) -> Path:

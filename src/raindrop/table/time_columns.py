@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, cast
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from raindrop.errors import DataError, format_count
+from raindrop.errors import DataError, RowError
 from raindrop.table.cells import clean_text
 
 TimeUnit = Literal["seconds", "minutes", "hours", "days"]
 SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86400.0}
+DATE = r"^\s*\d+[-/.]\d+[-/.]\d"  # text that begins like a date
 EPOCHS = {"seconds": 1.0, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
 EPOCH_RANGE = (283_996_800.0, 4_102_444_800.0)  # 1979 to 2100, in seconds since 1970
 LONGEST = 1000 * 365.25 * SECONDS["days"]  # numbers of a time unit above this are no times of a sample
@@ -47,9 +49,13 @@ def refuse_text(column: pl.Series, text: pl.Series, role: str, source: str) -> N
     """Raise because of the rows in which `text` is not null."""
     wrong = text.is_not_null()
     row = int(wrong.arg_max() or 0)
-    raise DataError(
-        f"{source}: column '{column.name}' holds text where a {role} belongs in "
-        f"{format_count(int(wrong.sum()), len(column), 'rows')} (first: row {row + 1:,}, '{text[row]}').\n"
+    raise RowError(text_sentence(column.name, text[row], role, source), int(wrong.sum()), len(column), row)
+
+
+def text_sentence(column: str, text: str, role: str, source: str) -> str:
+    """The sentence of a RowError about text such as this one among numbers."""
+    return (
+        f"{source}: column '{column}' holds text where a {role} belongs in {{count}} (first: {{row}}, '{text}').\n"
         f"{_rule(role)}; turn these into numbers, or drop the rows."
     )
 
@@ -58,10 +64,78 @@ def _rule(role: str) -> str:
     return f"A {role} is a number" + (" or a date time like 2024-01-31 08:15:00" if role == "time" else "")
 
 
-def parse_times(column: pl.Series, time_unit: TimeUnit, source: str, notices: list[str]) -> pl.Series:
+@dataclass(frozen=True)
+class TimeFacts:
+    """What a column shows about how its times are written. Those of parts of a column are added up with `&`."""
+
+    has_dates: bool = False
+    """Whether some text looks like a date."""
+    year_last: bool = True
+    """Whether all of it looks like 31.01.2024 or 1/31/2024, with or without a time."""
+    first_above_12: bool = False
+    second_above_12: bool = False
+    dots: bool = True
+    """Whether the parts of all such dates are separated by points."""
+    low: float | None = None
+    """The smallest number."""
+    high: float | None = None
+    first: float | None = None
+    """The first number."""
+
+    @classmethod
+    def of(cls, column: pl.Series, known: TimeFacts | None = None) -> TimeFacts:
+        """Of a column of times; with `known`, of the part of a column that those facts are about and this one."""
+        if column.dtype in (pl.Categorical, pl.Enum):
+            column = column.cast(pl.String)
+        known = known or cls()
+        if column.dtype == pl.String:
+            has_dates = known.has_dates or bool(column.str.contains(DATE).any())
+            if has_dates:
+                dates = cls._of_dates(clean_text(column)[0]) if known.year_last else cls(year_last=False)
+                return known & replace(dates, has_dates=True) & cls._of_numbers(column)
+        return known & cls._of_numbers(column)
+
+    @classmethod
+    def _of_dates(cls, text: pl.Series) -> TimeFacts:
+        parts = _year_last_parts(text)
+        if parts["year"].null_count() > text.null_count():
+            return cls(year_last=False)
+        above = (bool((parts[name].cast(pl.Int64) > 12).any()) for name in ("first", "second"))
+        return cls(False, True, *above, dots=bool((parts["mark"] == ".").all()))
+
+    @classmethod
+    def _of_numbers(cls, column: pl.Series) -> TimeFacts:
+        if column.dtype == pl.String:
+            column = _strip(column).cast(pl.Float64, strict=False)
+        if not column.dtype.is_numeric():
+            return cls()
+        number = column.cast(pl.Float64).fill_nan(None).drop_nulls()
+        if not len(number):
+            return cls()
+        return cls(low=cast(float, number.min()), high=cast(float, number.max()), first=number[0])
+
+    def __and__(self, other: TimeFacts) -> TimeFacts:
+        lows = [facts.low for facts in (self, other) if facts.low is not None]
+        highs = [facts.high for facts in (self, other) if facts.high is not None]
+        return TimeFacts(
+            self.has_dates or other.has_dates,
+            self.year_last and other.year_last,
+            self.first_above_12 or other.first_above_12,
+            self.second_above_12 or other.second_above_12,
+            self.dots and other.dots,
+            min(lows, default=None),
+            max(highs, default=None),
+            other.first if self.first is None else self.first,
+        )
+
+
+def parse_times(
+    column: pl.Series, time_unit: TimeUnit, source: str, notices: list[str], facts: TimeFacts | None = None
+) -> pl.Series:
     """A column of times: date times (in UTC if they have a time zone), or float64 numbers of `time_unit`.
 
-    Numbers that can only be seconds, milliseconds, ... since 1970 become date times, with a notice.
+    Numbers that can only be seconds, milliseconds, ... since 1970 become date times, with a notice. `facts` are those
+    of the whole column, where this is a part of it.
     """
     if column.dtype in (pl.Categorical, pl.Enum):
         column = column.cast(pl.String)
@@ -70,27 +144,33 @@ def parse_times(column: pl.Series, time_unit: TimeUnit, source: str, notices: li
     if column.dtype == pl.Datetime:
         has_zone = column.dtype.time_zone is not None  # type: ignore[attr-defined]
         return column.cast(pl.Datetime("us", "UTC" if has_zone else None), strict=False)
-    if column.dtype == pl.String and column.str.contains(r"^\s*\d+[-/.]\d+[-/.]\d").any():
-        return parse_times(_parse_datetimes(column, source, notices), time_unit, source, notices)
+    if column.dtype == pl.String and (column.str.contains(DATE).any() if facts is None else facts.has_dates):
+        parsed = _parse_datetimes(column, source, notices, facts or TimeFacts.of(column))
+        return parse_times(parsed, time_unit, source, notices)
     if column.dtype == pl.Duration:
         return durations_to_numbers(column, time_unit)
     number = parse_numbers(column, "time", source).fill_nan(None)
-    return _epochs_to_datetimes(number, time_unit, source, notices)
+    return _epochs_to_datetimes(number, time_unit, source, notices, facts or TimeFacts.of(number))
 
 
-def _epochs_to_datetimes(number: pl.Series, time_unit: TimeUnit, source: str, notices: list[str]) -> pl.Series:
+def _epochs_to_datetimes(
+    number: pl.Series, time_unit: TimeUnit, source: str, notices: list[str], facts: TimeFacts
+) -> pl.Series:
     """Numbers since 1970 as date times, where they cannot be numbers of `time_unit`: 1.7e12 hours are no time."""
-    low, high = number.min(), number.max()
-    if not isinstance(low, float) or not isinstance(high, float):  # empty
+    low, high = facts.low, facts.high
+    if low is None or high is None:  # empty
         return number
     for name, per_second in EPOCHS.items():
         if EPOCH_RANGE[0] * per_second <= low <= high <= EPOCH_RANGE[1] * per_second:
             if low * SECONDS[time_unit] <= LONGEST:
                 return number
-            times = (number * (1e6 / per_second)).round().cast(pl.Int64).cast(pl.Datetime("us"))
+            first, times = (
+                (column * (1e6 / per_second)).round().cast(pl.Int64).cast(pl.Datetime("us"))
+                for column in (pl.Series([facts.first]), number)
+            )
             notices.append(
                 f"{source}: the numbers of column '{number.name}' are read as {name} since 1970 (the first is "
-                f"{times.drop_nulls()[0]:%Y-%m-%d %H:%M:%S}), because {low:.3g} {time_unit} are no time of a sample."
+                f"{first[0]:%Y-%m-%d %H:%M:%S}), because {low:.3g} {time_unit} are no time of a sample."
             )
             return times
     return number
@@ -102,10 +182,10 @@ def _strip(column: pl.Series) -> pl.Series:
     return text.set(text == "", None)
 
 
-def _parse_datetimes(column: pl.Series, source: str, notices: list[str]) -> pl.Series:
+def _parse_datetimes(column: pl.Series, source: str, notices: list[str], facts: TimeFacts) -> pl.Series:
     """Date times from text, with the year first, or the day or month first where the dates show which of them it is."""
     text, _ = clean_text(column)
-    parsed = _parse_year_last(text, column.name, source, notices)
+    parsed = _parse_year_last(text, column.name, source, notices, facts)
     if parsed is None:
         year_first = text.set(~text.str.contains(r"^\d{4}"), None)
         try:
@@ -115,28 +195,37 @@ def _parse_datetimes(column: pl.Series, source: str, notices: list[str]) -> pl.S
     wrong = text.is_not_null() & parsed.is_null()
     if wrong.any():
         row = int(wrong.arg_max() or 0)
-        raise DataError(
-            f"{source}: {format_count(int(wrong.sum()), len(column), 'rows')} of column '{column.name}' cannot be read "
-            f"as date times (first: row {row + 1:,}, '{column[row]}').\n"
+        sentence = (
+            f"{source}: {{count}} of column '{column.name}' cannot be read as date times (first: {{row}}, "
+            f"'{column[row]}').\n"
             "Write all of them like 2024-01-31 08:15:00, or all with a time zone like 2024-01-31T08:15:00+01:00."
         )
+        raise RowError(sentence, int(wrong.sum()), len(column), row)
     return parsed
 
 
-def _parse_year_last(text: pl.Series, name: str, source: str, notices: list[str]) -> pl.Series | None:
-    """Date times such as 31.01.2024 08:15 or 1/31/2024; None where some are written otherwise, or day and month are
-    not to be told apart: 01/02/2024 means different days in different countries, 01.02.2024 the first of February.
-    """
+def _year_last_parts(text: pl.Series) -> pl.DataFrame:
+    """The parts of dates such as 31.01.2024 08:15 or 1/31/2024 as text; null where a text is not one."""
     parts = text.str.extract_groups(
         r"^(\d{1,2})([./-])(\d{1,2})[./-](\d{4})(?:[ T]+(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d{1,6})?))?)?$"
     ).struct.unnest()
     parts.columns = ["first", "mark", "second", "year", "hour", "minute", "seconds"]
-    if parts["year"].null_count() > text.null_count() or not text.count():
+    return parts
+
+
+def _parse_year_last(
+    text: pl.Series, name: str, source: str, notices: list[str], facts: TimeFacts
+) -> pl.Series | None:
+    """Date times such as 31.01.2024 08:15 or 1/31/2024; None where some are written otherwise, or day and month are
+    not to be told apart: 01/02/2024 means different days in different countries, 01.02.2024 the first of February.
+    """
+    if not facts.year_last or not text.count():
         return None
+    day_first = facts.first_above_12 or facts.dots
+    if day_first == facts.second_above_12:
+        return None
+    parts = _year_last_parts(text)
     first, second = parts["first"].cast(pl.Int64), parts["second"].cast(pl.Int64)
-    day_first = bool((first > 12).any() or (parts["mark"] == ".").all())
-    if day_first == bool((second > 12).any()):
-        return None
     notices.append(f"{source}: the dates of column '{name}' are read with the {'day' if day_first else 'month'} first.")
     day, month = (first, second) if day_first else (second, first)
     whole = pl.DataFrame({"year": parts["year"], "month": month, "day": day, **{

@@ -1,0 +1,97 @@
+"""Writing a large table: arrays grow block by block, then the readings are written as Parquet files of whole samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from raindrop.files import write_json
+from raindrop.table.blocks import BLOCK, sample_ranges
+from raindrop.table.store import ARRAYS, FORMAT_OF_PARTS, TableInfo, Writer
+
+GROWING = ("time", "sensor", "value")
+
+
+class GrowingArrays:
+    """The arrays of readings of a table that is being written: `.npy` files that are appended to."""
+
+    def __init__(self, folder: Path):
+        """`folder` is that of the table, which is not visible yet."""
+        self.folder = folder / "readings"
+        self.folder.mkdir()
+        self.length = 0
+
+    def __enter__(self) -> Self:
+        self._files = {name: open(self.folder / f"{name}.npy", "wb") for name in GROWING}  # noqa: SIM115
+        self._write_headers()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._write_headers()
+        for file in self._files.values():
+            file.close()
+
+    def _write_headers(self) -> None:
+        """The header of an array with the present length; numpy leaves room in it for one that grows."""
+        for name, file in self._files.items():
+            file.seek(0)
+            descr = npy.dtype_to_descr(np.dtype(ARRAYS[name]))
+            npy.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": (self.length,)})
+
+    def append(self, **arrays: NDArray[Any]) -> None:
+        """Add readings: time, sensor and value."""
+        for name, file in self._files.items():
+            file.write(np.ascontiguousarray(arrays[name], dtype=ARRAYS[name]).data)
+        self.length += len(arrays["time"])
+
+    def recode(self, codes: NDArray[np.int32]) -> None:
+        """Give every sensor another code, once all readings are there."""
+        sensor = np.load(self.folder / "sensor.npy", mmap_mode="r+")
+        for start in range(0, len(sensor), BLOCK):
+            sensor[start : start + BLOCK] = codes[sensor[start : start + BLOCK]]
+        sensor.flush()
+
+    def open(self) -> dict[str, NDArray[Any]]:
+        """The arrays, memory-mapped; an empty one cannot be."""
+        mode = "r" if self.length else None
+        return {name: np.load(self.folder / f"{name}.npy", mmap_mode=mode) for name in GROWING}  # type: ignore[arg-type]
+
+
+def write_arrays(folder: Path, blocks: Iterable[Any]) -> dict[str, NDArray[Any]]:
+    """Write the readings of these tables, one after another, and open the arrays."""
+    arrays = GrowingArrays(folder)
+    with arrays:
+        for block in blocks:
+            rows = block.rows()
+            arrays.append(**{name: getattr(block, name)[rows] for name in GROWING})
+    return arrays.open()
+
+
+def write_parts(folder: Path, table: Any, info: TableInfo, beside: Mapping[str, Writer]) -> None:
+    """Write all that a table's folder has besides its arrays, which are there: `table` is the table on them.
+
+    The readings of whole samples are in `events/part-00000.parquet` and so on, sorted; `table.json` comes last.
+    """
+    (folder / "events").mkdir()
+    parts: dict[str, tuple[int, int]] = {}
+    for number, chosen in enumerate(sample_ranges(table.start, table.count, BLOCK) or [slice(0, 0)]):
+        name, part = f"events/part-{number:05d}.parquet", table[chosen]
+        part.events().write_parquet(folder / name, compression="zstd")
+        parts[name] = (len(part), part.num_readings)
+        table.release()
+    table.samples.write_parquet(folder / "samples.parquet", compression="zstd")
+    for name, write in beside.items():
+        write(folder / name)
+    np.save(folder / "readings" / "offsets.npy", table.offsets)
+    info = replace(info, format=FORMAT_OF_PARTS, parts=parts)
+    write_json(folder / "table.json", info.complete(folder).content())
