@@ -7,6 +7,7 @@ RaindropError
 │   └── ResumeError    a stored run that was begun with other settings
 ├── TrainingError      training that cannot continue
 ├── ModelFileError     a saved model that cannot be loaded
+├── NotEnoughMemoryError  what would take more memory than there is
 ├── OutputExistsError  an output that would be overwritten
 └── MissingExtraError  an optional package that is not installed
 
@@ -65,6 +66,10 @@ class TrainingError(RaindropError):
 
 class ModelFileError(RaindropError, ValueError):
     """A saved model cannot be loaded."""
+
+
+class NotEnoughMemoryError(RaindropError, MemoryError):
+    """Something would take more memory than there is, by an estimate made before it is taken."""
 
 
 class OutputExistsError(RaindropError, FileExistsError):

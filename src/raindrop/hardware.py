@@ -1,15 +1,16 @@
-"""Devices and threads: where a model computes, and with how many threads."""
+"""Devices, threads and memory: where a model computes, with how many threads, and whether there is room for it."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any, Literal, get_args
 
-from raindrop.errors import ConfigError, suggest
+from raindrop.errors import ConfigError, NotEnoughMemoryError, suggest
 
 Device = Literal["cpu", "cuda", "mps", "auto"]
 
@@ -84,3 +85,48 @@ def check_threads(threads: int | None) -> None:
     """Raise unless it is a number of threads, or None."""
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         raise ConfigError(f"threads={threads!r}: a number of threads from 1 on, or None to let the library choose.")
+
+
+def available_memory() -> int | None:
+    """Bytes that this process can still take: of the machine, of its container and of its own limit; None if unknown."""
+    found = [_of_machine(), _of_container(), _of_limit()]
+    return min((number for number in found if number is not None), default=None)
+
+
+def require_memory(needed: float, what: str, advice: str) -> None:
+    """Raise before the memory is taken where `what` needs more bytes than are available."""
+    available = available_memory()
+    if available is not None and needed > available:
+        raise NotEnoughMemoryError(
+            f"{what} would take about {needed / 1e9:.1f} GB of memory, and {available / 1e9:.1f} GB are available.\n"
+            f"{advice}"
+        )
+
+
+def _of_machine() -> int | None:
+    with suppress(OSError, ValueError, IndexError), open("/proc/meminfo", encoding="ascii") as file:
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith("MemAvailable"))
+    return None
+
+
+def _of_container() -> int | None:
+    folder = "/sys/fs/cgroup"
+    with suppress(OSError, ValueError):
+        limit, used = (Path(folder, f"memory.{name}").read_text().strip() for name in ("max", "current"))
+        cached = next(
+            (int(line.split()[1]) for line in Path(folder, "memory.stat").read_text().splitlines()
+             if line.startswith("inactive_file ")), 0)  # fmt: skip
+        return max(0, int(limit) - int(used) + cached)
+    return None
+
+
+def _of_limit() -> int | None:
+    """What the limit of the address space leaves (`ulimit -v`)."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit != resource.RLIM_INFINITY:
+            pages = int(Path("/proc/self/statm").read_text().split()[0])
+            return max(0, limit - pages * resource.getpagesize())
+    return None

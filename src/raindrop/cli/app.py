@@ -29,7 +29,7 @@ from raindrop.cli.report import explain, report
 from raindrop.cli.samples import console
 from raindrop.cli.serve import serve, token
 from raindrop.cli.sign import sign
-from raindrop.cli.tables import export_table, import_table, inspect
+from raindrop.cli.tables import export_table, import_table, inspect, prepare
 from raindrop.cli.train import evaluate, predict, train
 from raindrop.errors import RaindropError, RaindropWarning, describe_failure, printable
 from raindrop.version import VERSION
@@ -170,6 +170,7 @@ app.command(token)
 app.command(monitor)
 app.command(export)
 app.command(import_table, name="import")
+app.command(prepare)
 app.command(export_table)
 app.command(inspect)
 

@@ -1,4 +1,4 @@
-"""The commands `raindrop import`, `export-table` and `inspect`: files to a table, a table to files, a look at it."""
+"""The commands `raindrop import`, `prepare`, `export-table` and `inspect`: files to a table and back, a look at it."""
 
 from __future__ import annotations
 
@@ -63,6 +63,42 @@ def import_table(
     console.print(f"wrote the table to {escape(str(out))}; look at it with: raindrop inspect {escape(str(out))}")
     if split is not None:
         console.print(f"wrote the split of its subjects; train with --split {escape(str(out / SPLIT_FILE))}:1")
+
+
+def prepare(
+    *files: Path,
+    out: Path,
+    label: str | None = None,
+    statics: Words = (),
+    group: str | None = None,
+    options: TableOptions = DEFAULT,
+) -> None:
+    """Turn files of readings into a table, however large they are: they may exceed the memory, in any order.
+
+    Args:
+        files: CSV, TSV or Parquet files with a row per reading; one called samples.csv or .parquet has the samples.
+        out: folder for the table; must not exist yet. Its disk needs room for the readings twice.
+        label: column to predict.
+        statics: columns to use as static attributes.
+        group: column whose values a split keeps together.
+    """
+    from raindrop.table.prepare import prepare as prepare_table
+
+    if not files:
+        raise ConfigError("Which files? For example: raindrop prepare readings-*.parquet samples.csv --out DATA")
+    roles = {"label": label, "statics": list(statics) or None, "group": group}
+    chosen = options.given() | {role: name for role, name in roles.items() if name is not None}
+    if chosen.pop("wide", False):
+        raise ConfigError("--wide: files with a column per sensor are read whole; use 'raindrop import'.")
+    folders = [path for path in files if path.is_dir()]
+    if folders:
+        raise ConfigError(f"{folders[0]}: this is a folder; name the files in it, such as {folders[0]}/*.parquet.")
+    with console.status("reading ..."):
+        table = prepare_table(*files, out=out, samples=chosen.pop("samples_file", None), **chosen)
+    for reason, number in table.dropped.items():
+        console.print(f"left out {number:,} readings {escape(reason)}")
+    console.print(escape(repr(table)))
+    console.print(f"wrote the table to {escape(str(out))}; look at it with: raindrop inspect {escape(str(out))}")
 
 
 def export_table(

@@ -21,7 +21,14 @@ from raindrop.table.frames import ids_as_text, require_columns, to_name_tuple, t
 from raindrop.table.relative_time import BeforeReference, drop_by_time, row_numbers, to_relative_time
 from raindrop.table.sample_table import attributes_of_events, prepare_samples, resolve_roles, warn_of_ids
 from raindrop.table.store import Roles
-from raindrop.table.time_columns import TimeUnit, numbers_and_text, parse_numbers, parse_times, refuse_text
+from raindrop.table.time_columns import (
+    TimeFacts,
+    TimeUnit,
+    numbers_and_text,
+    parse_numbers,
+    parse_times,
+    refuse_text,
+)
 
 Duplicates = Literal["error", "last", "mean"]
 Unlisted = Literal["error", "drop"]
@@ -47,6 +54,14 @@ class SortedReadings:
     sensor_info: pl.DataFrame | None = None
 
 
+@dataclass(frozen=True)
+class PartOf:
+    """What is known about a whole table of which a part is built: how its times are written, by column."""
+
+    times: TimeFacts
+    samples: Mapping[str, TimeFacts]
+
+
 def build_readings(
     events: Any,
     samples: Any,
@@ -69,8 +84,12 @@ def build_readings(
     unlisted: Unlisted,
     source: str | tuple[str, str] | None,
     notices: Sequence[str],
+    part_of: PartOf | None = None,
 ) -> SortedReadings:
-    """Validate events and samples and sort the readings; the options are those of `EventTable.from_frames`."""
+    """Validate events and samples and sort the readings; the options are those of `EventTable.from_frames`.
+
+    part_of: these are some samples of a larger table; notices that count rows are then left to the caller.
+    """
     check_choice(duplicates, Duplicates, "duplicates")
     check_choice(missing, Missing, "missing")
     check_choice(before_reference, BeforeReference, "before_reference")
@@ -94,27 +113,30 @@ def build_readings(
     rows = pl.DataFrame(
         {
             "sample": ids_as_text(event_frame[sample], "sample", sources.events),
-            "time": parse_times(event_frame[time], time_unit, sources.events, said),
+            "time": parse_times(event_frame[time], time_unit, sources.events, said, part_of and part_of.times),
             "sensor": ids_as_text(event_frame[sensor], "sensor", sources.events),
         }
     ).with_row_index("row")
     rows = _add_values(rows, event_frame[value], event_frame[text] if text else None, sources.events)
     dropped: dict[str, int] = {}
-    rows = _check_rows(rows, missing, dropped, said, sources.events)
+    counted: list[str] = []
+    rows = _check_rows(rows, missing, dropped, counted, sources.events)
     if "text" in rows.columns:
-        rows = text_to_sensors(rows, sources.events, said)
+        rows = text_to_sensors(rows, sources.events, counted)
+    said += counted if part_of is None else ()
     sample_frame = prepare_samples(rows, sample_frame, sample, sources, said)
     rows = _add_positions(rows, sample_frame, unlisted, dropped, sources)
-    rows, sample_frame = to_relative_time(rows, sample_frame, reference, roles.cutoff, time_unit, sources, said)
+    marks = {} if part_of is None else part_of.samples
+    rows, sample_frame = to_relative_time(rows, sample_frame, reference, roles.cutoff, time_unit, sources, said, marks)
     rows = drop_by_time(rows, sample_frame, before_reference, roles.cutoff, dropped, sources.events)
 
-    names = _sensor_names(rows, sensors, dropped, sources.events)
+    names = sensor_names(rows["sensor"].unique().to_list(), sensors, dropped, sources.events)
     codes = pl.DataFrame({"sensor": pl.Series(names, dtype=pl.String), "code": np.arange(len(names), dtype=np.int32)})
     rows = rows.join(codes, on="sensor", how="left", maintain_order="left").sort("position", "time", "code", "row")
     rows = _resolve_duplicates(rows, duplicates, dropped, sources.events)
     count = np.bincount(rows["position"].to_numpy(), minlength=len(sample_frame)).astype(np.int64)
     filled = _filled(event_frame, rows["row"])
-    if roles.label is not None:
+    if roles.label is not None and part_of is None:
         warn_of_ids(sample_frame[roles.label], said)
     return SortedReadings(
         time=rows["time"].to_numpy().astype(np.float64),
@@ -184,13 +206,18 @@ def _check_rows(
     elif rows.select(absent.any()).item():
         total = len(rows)
         rows = drop_rows(rows, absent, dropped, "without a value")
-        notices.append(f"{source}: {format_count(dropped['without a value'], total, 'rows')} have no value; left out.")
+        notices.append(left_out_notice(source, dropped["without a value"], total))
     # The range of float32 although values are float64: a model computes in float32, a sensor that is constant in
     # training is centred but not divided, and squares of larger values would overflow when the scale is computed.
     reject_rows(rows, ~pl.col("value").cast(pl.Float32).is_finite(), source, "have an infinite value",
                 "Values must be finite numbers within ±3.4e38")  # fmt: skip
     reject_rows(rows, pl.col("time").is_null(), source, "have no time", "Every reading needs a time")
     return rows
+
+
+def left_out_notice(source: str, count: int, total: int) -> str:
+    """What is said about rows without a value."""
+    return f"{source}: {format_count(count, total, 'rows')} have no value; left out."
 
 
 def _add_positions(
@@ -207,11 +234,11 @@ def _add_positions(
     return drop_rows(rows, pl.col("position").is_null(), dropped, "of a sample that is not listed")
 
 
-def _sensor_names(
-    rows: pl.DataFrame, sensors: Sequence[str] | None, dropped: Mapping[str, int], source: str
+def sensor_names(
+    found: Sequence[str], sensors: Sequence[str] | None, dropped: Mapping[str, int], source: str
 ) -> tuple[str, ...]:
-    """The sensors in order: as given, or those with a reading by name, numbers by size."""
-    present = sorted(rows["sensor"].unique().to_list(), key=natural_key)
+    """The sensors in order: as given, or those with a reading (`found`) by name, numbers by size."""
+    present = sorted(found, key=natural_key)
     require_printable(present, "sensor names", source)
     if sensors is None:
         if not present:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
 from raindrop.errors import DataError
@@ -25,16 +27,27 @@ def text_to_sensors(rows: pl.DataFrame, source: str, notices: list[str]) -> pl.D
     answers = text.filter(lower.is_in(list(YES_NO)))
     answers = answers.with_columns(lower.replace_strict(YES_NO, return_dtype=pl.Float64).alias("value"))
     states = text.filter(~lower.is_in(list(YES_NO)))
-    _require_few_texts(states, source)
-    example = "" if states.is_empty() else f", here for example '{states['sensor'][0]}={states['text'][0]}'"
-    notices.append(
-        f"{source}: {len(text):,} readings of {len(names):,} sensors are text ({', '.join(map(repr, names[:5]))}"
-        f"{', ...' if len(names) > 5 else ''}). on/off, true/false, yes/no and open/closed are read as 1/0; any other "
-        f"text makes a sensor SENSOR=TEXT that reads 1 or 0{example}."
-    )
+    require_few_texts(states, source)
+    example = None if states.is_empty() else f"{states['sensor'][0]}={states['text'][0]}"
+    notices.append(text_notice(source, len(text), names, example))
     entered = _with_state_name(states).with_columns(value=pl.lit(1.0))
     parts = [rows.filter(~has_text), answers, entered, _left_states(rows, states)]
     return pl.concat([part.select("row", "sample", "time", "sensor", "value") for part in parts])
+
+
+def text_notice(source: str, readings: int, names: Sequence[str], example: str | None) -> str:
+    """What is said about so many readings of these sensors that are text; the example is a sensor made of one."""
+    here = "" if example is None else f", here for example '{example}'"
+    return (
+        f"{source}: {readings:,} readings of {len(names):,} sensors are text ({', '.join(map(repr, names[:5]))}"
+        f"{', ...' if len(names) > 5 else ''}). on/off, true/false, yes/no and open/closed are read as 1/0; any other "
+        f"text makes a sensor SENSOR=TEXT that reads 1 or 0{here}."
+    )
+
+
+def sensor_of_text(sensor: str, text: str) -> str:
+    """The sensor that a text reading of a sensor belongs to."""
+    return sensor if text.lower() in YES_NO else f"{sensor}={text}"
 
 
 def _with_state_name(states: pl.DataFrame) -> pl.DataFrame:
@@ -56,7 +69,8 @@ def _left_states(rows: pl.DataFrame, states: pl.DataFrame) -> pl.DataFrame:
     return _with_state_name(left).with_columns(value=pl.lit(0.0))
 
 
-def _require_few_texts(states: pl.DataFrame, source: str) -> None:
+def require_few_texts(states: pl.DataFrame, source: str) -> None:
+    """Raise if a sensor has too many different texts to be states."""
     counts = states.group_by("sensor").agg(pl.col("text").n_unique(), pl.col("text").first().alias("first"))
     many = counts.filter(pl.col("text") > MAX_TEXTS).sort("text", descending=True)
     if len(many):

@@ -40,13 +40,7 @@ def read_files(
     paths: Sequence[Path], samples: str | os.PathLike[str] | None, sample: str | None, *, wide: bool
 ) -> DataFiles:
     """The files as one frame of readings and one of samples; `sample` is the column of sample ids."""
-    paths = [require_file(path) for path in paths]
-    listed = [path for path in paths if path.stem.lower() == "samples"] if samples is None else [Path(samples)]
-    paths = [path for path in paths if path not in listed]
-    if not paths or len(listed) > 1:
-        raise DataError(
-            f"There must be files of readings and at most one of samples, not {len(paths)} and {len(listed)}."
-        )
+    paths, listed = separate_samples([require_file(path) for path in paths], samples)
     if any(path.suffix in (".npy", ".npz") for path in paths):
         if len(paths) > 1 or listed or wide:
             raise DataError(f"{paths[0]}: a file of arrays is read alone, without other files and without --wide.")
@@ -56,11 +50,24 @@ def read_files(
     sources = (str(paths[0]) if len(paths) == 1 else f"{len(paths)} files", "samples")
     sample_frame = None
     if listed:
-        about = read_frame(require_file(listed[0]), ids=(sample or "sample",))
-        sample_frame, sources = about.frame, (sources[0], str(listed[0]))
+        about = read_frame(require_file(listed), ids=(sample or "sample",))
+        sample_frame, sources = about.frame, (sources[0], str(listed))
         notices += about.notices
     events = _concatenate([each.frame for each in read], paths, wide=wide)
     return DataFiles(events, sample_frame, sources, tuple(notices), is_text=any(each.is_text for each in read))
+
+
+def separate_samples(
+    paths: Sequence[Path], samples: str | os.PathLike[str] | None
+) -> tuple[list[Path], Path | None]:
+    """The files of readings, and the file of samples: the one that is given, or the one that is called so."""
+    listed = [path for path in paths if path.stem.lower() == "samples"] if samples is None else [Path(samples)]
+    events = [path for path in paths if path not in listed]
+    if not events or len(listed) > 1:
+        raise DataError(
+            f"There must be files of readings and at most one of samples, not {len(events)} and {len(listed)}."
+        )
+    return events, listed[0] if listed else None
 
 
 def _concatenate(frames: Sequence[pl.DataFrame], paths: Sequence[Path], *, wide: bool) -> pl.DataFrame:

@@ -385,13 +385,14 @@ class EventTable(Constructors):
             if is_many(self.num_readings):
                 opened = write_arrays(partial, self.blocks())
                 compact = replace(self, **opened, start=np.cumsum(self.count) - self.count)
-                write_parts(partial, compact, self._info(), beside)
+                write_parts(partial, compact, self.info(), beside)
             else:
                 rows = self.rows()
                 arrays = {name: self.offsets if name == "offsets" else getattr(self, name)[rows] for name in ARRAYS}
-                write_table(partial, self._info(), self.events(), self.samples, arrays, beside)
+                write_table(partial, self.info(), self.events(), self.samples, arrays, beside)
         return Path(folder)
 
-    def _info(self) -> TableInfo:
+    def info(self) -> TableInfo:
+        """What `table.json` says about the table."""
         about = {name: getattr(self, name) for name in ("time_unit", "sensors", "roles", "notices", "fingerprint")}
         return TableInfo(dropped=dict(self.dropped), **about)

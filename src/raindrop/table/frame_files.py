@@ -5,8 +5,9 @@ from __future__ import annotations
 import codecs
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -35,10 +36,10 @@ class FileFrame:
 def read_frame(path: Path, *, all_text: bool = False, ids: Collection[str] = ("sample",)) -> FileFrame:
     """A Parquet or CSV file. In a CSV the `ids` are read as text (007 is not 7), with `all_text` every column is."""
     if path.suffix.lower() not in TEXT_SUFFIXES:
-        with _readable(path, "Parquet"):
+        with readable(path, "Parquet"):
             return FileFrame(pl.read_parquet(path, glob=False))
     notices: list[str] = []
-    with _readable(path, "CSV"):
+    with readable(path, "CSV"):
         frame = _read_csv(path, notices)
     if all_text:
         return FileFrame(frame, tuple(notices), is_text=True)
@@ -74,7 +75,7 @@ def require_file(path: Path) -> Path:
 
 
 @contextmanager
-def _readable(path: Path, kind: str) -> Iterator[None]:
+def readable(path: Path, kind: str) -> Iterator[None]:
     """Turn whatever a reader raises on a damaged file into one message."""
     try:
         yield
@@ -88,28 +89,57 @@ def _readable(path: Path, kind: str) -> Iterator[None]:
         ) from None
 
 
+@dataclass(frozen=True)
+class CsvForm:
+    """How a CSV is written, guessed from its beginning."""
+
+    encoding: str | None
+    """None is UTF-8."""
+    separator: str
+
+    @classmethod
+    def guess(cls, head: bytes) -> CsvForm:
+        """From the first bytes of a file."""
+        encoding = _guess_encoding(head)
+        return cls(encoding, _guess_separator(head.decode(encoding or "utf-8", errors="replace")))
+
+    def read(self, source: Path | bytes) -> pl.DataFrame:
+        """All columns as text, with names without white space around them. Bytes are UTF-8, whatever the encoding."""
+        encoding = self.encoding if isinstance(source, Path) and self.encoding else "utf8"
+        options: dict[str, Any] = {"glob": False, "infer_schema": False, "separator": self.separator}
+        frame = pl.read_csv(source, encoding=encoding, **options)
+        names = [name.strip().removeprefix("\ufeff") for name in frame.columns]
+        if len(set(names)) == len(names):
+            frame.columns = names
+        return frame
+
+    def notices(self, path: Path, with_commas: Sequence[str]) -> list[str]:
+        """What had to be guessed; `with_commas` are the columns whose numbers have a decimal comma."""
+        said = [f"{path}: the text is not UTF-8; read as {self.encoding}."] if self.encoding else []
+        if self.separator != ",":
+            said.append(f"{path}: the columns are separated by {SEPARATORS[self.separator]}.")
+        if with_commas:
+            listed = ", ".join(f"'{name}'" for name in with_commas)
+            said.append(f"{path}: numbers with a decimal comma, such as 36,5, in {listed}.")
+        return said
+
+
 def _read_csv(path: Path, notices: list[str]) -> pl.DataFrame:
-    """All columns as text, with names without white space around them."""
+    """All columns as text."""
     with open(path, "rb") as file:
-        head = file.read(HEAD_BYTES)
-    encoding = _guess_encoding(head)
-    separator = _guess_separator(head.decode(encoding or "utf-8", errors="replace"))
-    options = {"glob": False, "infer_schema": False, "separator": separator}
+        form = CsvForm.guess(file.read(HEAD_BYTES))
     try:
-        frame = pl.read_csv(path, encoding=encoding or "utf8", **options)  # type: ignore[arg-type]
+        frame = form.read(path)
     except pl.exceptions.PolarsError as error:
-        if encoding or "utf-8" not in str(error).lower():
+        if form.encoding or "utf-8" not in str(error).lower():
             raise
-        encoding = WINDOWS
-        frame = pl.read_csv(path, encoding=encoding, **options)  # type: ignore[arg-type]
-    if encoding:
-        notices.append(f"{path}: the text is not UTF-8; read as {encoding}.")
-    names = [name.strip().removeprefix("\ufeff") for name in frame.columns]
-    if len(set(names)) == len(names):
-        frame.columns = names
-    if separator != ",":
-        notices.append(f"{path}: the columns are separated by {SEPARATORS[separator]}.")
-        frame = _with_decimal_points(frame, path, notices)
+        form = replace(form, encoding=WINDOWS)
+        frame = form.read(path)
+    with_commas: list[str] = []
+    if form.separator != ",":
+        with_commas = [name for name in frame.columns if has_decimal_commas(frame[name]) and not has_points(frame[name])]
+        frame = with_decimal_points(frame, with_commas)
+    notices += form.notices(path, with_commas)
     return frame
 
 
@@ -131,14 +161,19 @@ def _guess_separator(head: str) -> str:
     return max(SEPARATORS, key=outside.count)
 
 
-def _with_decimal_points(frame: pl.DataFrame, path: Path, notices: list[str]) -> pl.DataFrame:
-    """Numbers such as 36,5 as 36.5, in columns that have no number with a decimal point."""
-    changed = []
-    for column in frame.get_columns():
-        commas = column.str.contains(DECIMAL_COMMA).fill_null(False)
-        if commas.any() and not column.str.contains(DECIMAL_POINT).any():
-            changed.append(column.str.replace(",", ".", literal=True).zip_with(commas, column))
-    if changed:
-        listed = ", ".join(f"'{column.name}'" for column in changed)
-        notices.append(f"{path}: numbers with a decimal comma, such as 36,5, in {listed}.")
-    return frame.with_columns(changed)
+def has_decimal_commas(column: pl.Series) -> bool:
+    """Whether some text is a number such as 36,5."""
+    return bool(column.str.contains(DECIMAL_COMMA).any())
+
+
+def has_points(column: pl.Series) -> bool:
+    """Whether some text is a number such as 36.5."""
+    return bool(column.str.contains(DECIMAL_POINT).any())
+
+
+def with_decimal_points(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+    """Numbers such as 36,5 as 36.5 in these columns."""
+    commas = {name: frame[name].str.contains(DECIMAL_COMMA).fill_null(False) for name in names}
+    return frame.with_columns(
+        frame[name].str.replace(",", ".", literal=True).zip_with(found, frame[name]) for name, found in commas.items()
+    )

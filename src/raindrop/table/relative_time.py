@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import polars as pl
 
 from raindrop.errors import DataError
 from raindrop.table.checks import Sources, drop_rows, reject_rows
-from raindrop.table.time_columns import TimeUnit, describe_time_type, durations_to_numbers, parse_times
+from raindrop.table.time_columns import TimeFacts, TimeUnit, describe_time_type, durations_to_numbers, parse_times
 
 TIME_ZERO = "time_zero"
 """The column of the samples table with the date time that a sample's times count from, where there is one."""
@@ -23,11 +24,12 @@ def to_relative_time(
     time_unit: TimeUnit,
     sources: Sources,
     notices: list[str],
+    facts: Mapping[str, TimeFacts],
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Times of the readings, and the cutoff of each sample, as numbers of `time_unit` since the sample's reference.
 
     Where times are date times, the samples get a column `time_zero`. If they have one already, it is the reference of
-    date times, and what numbers count from.
+    date times, and what numbers count from. `facts` are about whole columns of the samples, where this is a part.
     """
     times = rows["time"]
     if TIME_ZERO in samples.columns:
@@ -36,7 +38,7 @@ def to_relative_time(
         else:
             samples = samples.with_columns(_parse_time_zero(samples[TIME_ZERO], time_unit, sources, notices))
     marks = {
-        name: parse_times(samples[name], time_unit, sources.samples, notices)
+        name: parse_times(samples[name], time_unit, sources.samples, notices, facts.get(name))
         for name in (reference, cutoff)
         if name is not None
     }

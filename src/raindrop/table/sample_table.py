@@ -53,28 +53,48 @@ def attributes_of_events(
 
     These are the `named` columns and, where `implied`, one called 'label' if it has one value per sample.
     """
-    if id_column not in events.columns:
-        return None
-    names = [name for name in dict.fromkeys(named) if name in events.columns and name != id_column]
-    if names != list(dict.fromkeys(named)):
-        return None
-    implied = implied and "label" in events.columns and "label" not in names and id_column != "label"
-    columns = [*names, *(["label"] if implied else [])]
-    if not columns:
-        return None
+    columns = attribute_names(events.columns, id_column, named, implied=implied)
+    grouped = group_attributes(events, id_column, columns, source) if columns else None
+    return None if grouped is None else attributes_table(grouped, id_column, columns, named, source, notices)
+
+
+def attribute_names(columns: Sequence[str], id_column: str, named: Sequence[str], *, implied: bool) -> list[str]:
+    """Which of the readings' columns describe the samples: the `named` ones if all are there, and maybe 'label'."""
+    names = [name for name in dict.fromkeys(named) if name in columns and name != id_column]
+    if id_column not in columns or names != list(dict.fromkeys(named)):
+        return []
+    implied = implied and "label" in columns and "label" not in names and id_column != "label"
+    return [*names, *(["label"] if implied else [])]
+
+
+def group_attributes(
+    events: pl.DataFrame, id_column: str, columns: Sequence[str], source: str
+) -> pl.DataFrame | None:
+    """One row per sample: the first value of each column, and how many different ones; None of nested types."""
     ids = ids_as_text(events[id_column], "sample", source).alias("sample")
     values = [clean_text(events[n])[0] if events[n].dtype == pl.String else events[n] for n in columns]
     if any(column.dtype.is_nested() or column.dtype in (pl.Binary, pl.Object) for column in values):
         return None
     frame = pl.DataFrame([ids, *(column.alias(f"of {column.name}") for column in values)])
     frame = frame.filter(pl.col("sample").is_not_null())
-    grouped = frame.group_by("sample", maintain_order=True).agg(
+    return frame.group_by("sample", maintain_order=True).agg(
         *(pl.col(f"of {name}").drop_nulls().first().alias(f"of {name}") for name in columns),
         *(pl.col(f"of {name}").drop_nulls().n_unique().alias(f"values of {name}") for name in columns),
     )
+
+
+def attributes_table(
+    grouped: pl.DataFrame,
+    id_column: str,
+    columns: Sequence[str],
+    named: Sequence[str],
+    source: str,
+    notices: list[str],
+) -> pl.DataFrame | None:
+    """The samples table from what `group_attributes` found; a `named` column with several values is an error."""
     for name in columns:
         changing = grouped.filter(pl.col(f"values of {name}") > 1)
-        if len(changing) and name in names:
+        if len(changing) and name in named:
             raise DataError(
                 f"{source}: column '{name}' has several values in "
                 f"{format_count(len(changing), len(grouped), 'samples')} (first: '{changing['sample'][0]}').\n"
@@ -82,7 +102,7 @@ def attributes_of_events(
                 "with one row per sample instead (--samples-file)."
             )
         if len(changing):
-            columns = names
+            columns = [other for other in columns if other in named]
     if not columns:
         return None
     notices.append(f"{source}: {', '.join(map(repr, columns))} taken from the readings' rows, one value per sample.")

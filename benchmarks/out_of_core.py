@@ -1,0 +1,114 @@
+"""Tables larger than memory: time and peak memory of each step, from shuffled files to predictions.
+
+    python benchmarks/out_of_core.py 2 20 --folder FOLDER
+
+makes so many million events (50 per sample, ten sensors, two classes) as Parquet files in which the readings of all
+samples are shuffled, and runs each step in its own process: prepare, inspect, train (one epoch), predict. Memory is the
+largest resident size of the process less that of one that only imports the same modules.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+READINGS = 50  # of a sample
+SENSORS = 10
+FILES = 10  # for each 20 million events
+IMPORTS = "import raindrop.cli.app, raindrop.estimators, raindrop.table.prepare, raindrop.table.overview, sklearn.ensemble"
+TRAIN = "--model {model} --preset {preset} --set train.epochs=1 train.batch_size=512 train.checkpoint_minutes=60"
+
+
+def make(folder: Path, millions: float, seed: int = 0) -> None:
+    """Files of readings in which every file has some readings of every sample, in random order, and the labels.
+
+    A reading of sample i is at a time of 0 to 48 hours; sensor 3 is higher in samples of class 1.
+    """
+    events = round(millions * 1_000_000)
+    samples, files = events // READINGS, max(FILES, round(FILES * millions / 20))
+    rng = np.random.default_rng(seed)
+    label = rng.integers(0, 2, samples)
+    folder.mkdir(parents=True)
+    done = 0
+    for number in range(files):
+        rank = np.arange(READINGS)[number * READINGS // files : (number + 1) * READINGS // files]
+        if files > READINGS:  # several files share a rank: each has a part of the samples
+            share = files // READINGS
+            rank = np.array([number // share])
+            chosen = np.arange(samples)[number % share :: share]
+        else:
+            chosen = np.arange(samples)
+        sample = rng.permutation(np.repeat(chosen, len(rank)))
+        sensor = rng.integers(0, SENSORS, len(sample))
+        hours = np.round(rng.uniform(0, 48, len(sample)), 6)
+        value = rng.normal(sensor, 1.0) + 0.5 * label[sample] * (sensor == 3)
+        frame = pl.DataFrame({"sample": sample, "time": hours, "sensor": sensor, "value": value})
+        frame = frame.with_columns(pl.format("s{}", "sensor").alias("sensor"))
+        frame.write_parquet(folder / f"events-{number:03d}.parquet", row_group_size=1 << 20)
+        done += len(frame)
+    pl.DataFrame({"sample": np.arange(samples), "label": label}).write_parquet(folder / "samples.parquet")
+    print(f"{done:,} events of {samples:,} samples in {files} files", flush=True)
+
+
+def measured(words: list[str]) -> tuple[float, float]:
+    """Wall time in seconds and peak memory in MB of a Python process."""
+    started = time.monotonic()
+    process = subprocess.Popen([sys.executable, *words], stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    if status:
+        raise SystemExit(f"failed: {' '.join(words[:12])}")
+    return time.monotonic() - started, used.ru_maxrss / 1024
+
+
+def steps(folder: Path, model: str, preset: str) -> dict[str, list[str]]:
+    """The commands, by name."""
+    files = sorted(str(path) for path in (folder / "raw").glob("*.parquet"))
+    data, run = str(folder / "data"), str(folder / "run")
+    command = ["-m", "raindrop"]
+    return {
+        "prepare": [*command, "prepare", *files, "--out", data, "--label", "label"],
+        "inspect": [*command, "inspect", data],
+        "train": [*command, "train", data, "--out", run, *TRAIN.format(model=model, preset=preset).split()],
+        "predict": [*command, "predict", run, data, "--out", str(folder / "predictions.parquet")],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("millions", nargs="+", type=float)
+    parser.add_argument("--folder", type=Path, required=True, help="for data that are deleted again")
+    parser.add_argument("--model", default="raindrop")
+    parser.add_argument("--preset", default="paper")
+    parser.add_argument("--steps", nargs="+", default=["prepare", "inspect", "train", "predict"])
+    given = parser.parse_args()
+    imports = measured(["-c", IMPORTS])[1]
+    print(f"imports alone: {imports:,.0f} MB", flush=True)
+    print("| million events | step | seconds | peak MB above the imports |\n| --- | --- | --- | --- |", flush=True)
+    results = []
+    for millions in given.millions:
+        folder = given.folder / f"{millions:g}"
+        make(folder / "raw", millions)
+        for name, words in steps(folder, given.model, given.preset).items():
+            if name in given.steps:
+                seconds, memory = measured(words)
+                results.append({"millions": millions, "step": name, "seconds": seconds, "mb": memory - imports})
+                print(f"| {millions:g} | {name} | {seconds:,.1f} | {memory - imports:,.0f} |", flush=True)
+        size = sum(path.stat().st_size for path in (folder / "data").rglob("*") if path.is_file())
+        print(f"the table takes {size / 1e6:,.0f} MB of disk", flush=True)
+        shutil.rmtree(folder)
+    print(json.dumps(results))
+    print(f"largest child: {resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024:,.0f} MB")
+
+
+if __name__ == "__main__":
+    main()
