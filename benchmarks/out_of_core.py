@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -25,7 +24,12 @@ import polars as pl
 READINGS = 50  # of a sample
 SENSORS = 10
 FILES = 10  # for each 20 million events
-IMPORTS = "import raindrop.cli.app, raindrop.estimators, raindrop.table.prepare, raindrop.table.overview, sklearn.ensemble"
+IMPORTS = {
+    "prepare": "import raindrop.cli.app, raindrop.table.prepare",
+    "inspect": "import raindrop.cli.app, raindrop.table.overview, sklearn.ensemble",
+    "train": "import raindrop.cli.app, raindrop.estimators",
+    "predict": "import raindrop.cli.app, raindrop.estimators",
+}
 TRAIN = "--model {model} --preset {preset} --set train.epochs=1 train.batch_size=512 train.checkpoint_minutes=60"
 
 
@@ -60,14 +64,14 @@ def make(folder: Path, millions: float, seed: int = 0) -> None:
     print(f"{done:,} events of {samples:,} samples in {files} files", flush=True)
 
 
-def measured(words: list[str]) -> tuple[float, float]:
-    """Wall time in seconds and peak memory in MB of a Python process."""
+def measured(words: list[str]) -> tuple[float, float, float]:
+    """Wall time and processor time in seconds, and peak memory in MB, of a Python process."""
     started = time.monotonic()
     process = subprocess.Popen([sys.executable, *words], stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
     if status:
         raise SystemExit(f"failed: {' '.join(words[:12])}")
-    return time.monotonic() - started, used.ru_maxrss / 1024
+    return time.monotonic() - started, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
 
 
 def steps(folder: Path, model: str, preset: str) -> dict[str, list[str]]:
@@ -91,23 +95,24 @@ def main() -> None:
     parser.add_argument("--preset", default="paper")
     parser.add_argument("--steps", nargs="+", default=["prepare", "inspect", "train", "predict"])
     given = parser.parse_args()
-    imports = measured(["-c", IMPORTS])[1]
-    print(f"imports alone: {imports:,.0f} MB", flush=True)
-    print("| million events | step | seconds | peak MB above the imports |\n| --- | --- | --- | --- |", flush=True)
+    imports = {name: measured(["-c", words])[2] for name, words in IMPORTS.items()}
+    print("imports alone, MB:", {name: round(memory) for name, memory in imports.items()}, flush=True)
+    print("| million events | step | seconds | processor seconds | peak MB above the imports |", flush=True)
+    print("| --- | --- | --- | --- | --- |", flush=True)
     results = []
     for millions in given.millions:
         folder = given.folder / f"{millions:g}"
         make(folder / "raw", millions)
         for name, words in steps(folder, given.model, given.preset).items():
             if name in given.steps:
-                seconds, memory = measured(words)
-                results.append({"millions": millions, "step": name, "seconds": seconds, "mb": memory - imports})
-                print(f"| {millions:g} | {name} | {seconds:,.1f} | {memory - imports:,.0f} |", flush=True)
+                seconds, processor, memory = measured(words)
+                above = memory - imports[name]
+                results.append({"millions": millions, "step": name, "seconds": seconds, "mb": above})
+                print(f"| {millions:g} | {name} | {seconds:,.1f} | {processor:,.1f} | {above:,.0f} |", flush=True)
         size = sum(path.stat().st_size for path in (folder / "data").rglob("*") if path.is_file())
         print(f"the table takes {size / 1e6:,.0f} MB of disk", flush=True)
         shutil.rmtree(folder)
     print(json.dumps(results))
-    print(f"largest child: {resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024:,.0f} MB")
 
 
 if __name__ == "__main__":

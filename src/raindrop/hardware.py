@@ -88,7 +88,7 @@ def check_threads(threads: int | None) -> None:
 
 
 def available_memory() -> int | None:
-    """Bytes that this process can still take: of the machine, of its container and of its own limit; None if unknown."""
+    """Bytes that this process can still take: of the machine, its container and its own limit; None if unknown."""
     found = [_of_machine(), _of_container(), _of_limit()]
     return min((number for number in found if number is not None), default=None)
 

@@ -28,9 +28,11 @@ class Buckets:
 
     def add(self, frame: pl.DataFrame, ids: pl.Series) -> None:
         """Put the rows of a frame into the buckets of their sample `ids`."""
-        for (bucket,), rows in frame.with_columns(self.of(ids).alias("bucket")).partition_by(
-            "bucket", as_dict=True, include_key=False, maintain_order=True
-        ).items():
+        for (bucket,), rows in (
+            frame.with_columns(self.of(ids).alias("bucket"))
+            .partition_by("bucket", as_dict=True, include_key=False, maintain_order=True)
+            .items()
+        ):
             content = io.BytesIO()
             rows.write_ipc(content, compression="lz4")
             with open(self._path(int(bucket)), "ab") as file:

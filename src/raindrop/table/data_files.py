@@ -57,9 +57,7 @@ def read_files(
     return DataFiles(events, sample_frame, sources, tuple(notices), is_text=any(each.is_text for each in read))
 
 
-def separate_samples(
-    paths: Sequence[Path], samples: str | os.PathLike[str] | None
-) -> tuple[list[Path], Path | None]:
+def separate_samples(paths: Sequence[Path], samples: str | os.PathLike[str] | None) -> tuple[list[Path], Path | None]:
     """The files of readings, and the file of samples: the one that is given, or the one that is called so."""
     listed = [path for path in paths if path.stem.lower() == "samples"] if samples is None else [Path(samples)]
     events = [path for path in paths if path not in listed]

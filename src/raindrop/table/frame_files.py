@@ -137,7 +137,9 @@ def _read_csv(path: Path, notices: list[str]) -> pl.DataFrame:
         frame = form.read(path)
     with_commas: list[str] = []
     if form.separator != ",":
-        with_commas = [name for name in frame.columns if has_decimal_commas(frame[name]) and not has_points(frame[name])]
+        with_commas = [
+            name for name in frame.columns if has_decimal_commas(frame[name]) and not has_points(frame[name])
+        ]
         frame = with_decimal_points(frame, with_commas)
     notices += form.notices(path, with_commas)
     return frame

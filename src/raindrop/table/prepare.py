@@ -158,9 +158,7 @@ class _Preparation:
         roles = {role: self.options[role] for role in ("sample", "time", "sensor", "value")}
         first = column_names(self.events[0])
         implied = self.options["label"] is None
-        self.attributes = (
-            [] if self.listed else attribute_names(first, roles["sample"], self.named, implied=implied)
-        )
+        self.attributes = [] if self.listed else attribute_names(first, roles["sample"], self.named, implied=implied)
         columns = list(dict.fromkeys([*roles.values(), *self.attributes, "filled"]))
         for path in self.events:
             found = pl.DataFrame(schema=column_names(path))
@@ -279,7 +277,9 @@ class _Preparation:
                 yield frame, samples.filter(bucket_of == bucket)
 
     def _has_values(self, frame: pl.DataFrame) -> bool:
-        return bool(frame[self.options["value"]].fill_nan(None).count() or (TEXT in frame.columns and frame[TEXT].count()))
+        return bool(
+            frame[self.options["value"]].fill_nan(None).count() or (TEXT in frame.columns and frame[TEXT].count())
+        )
 
     def _build_bucket(
         self, frame: pl.DataFrame, own: pl.DataFrame | None, names: Sequence[str], samples: pl.DataFrame | None

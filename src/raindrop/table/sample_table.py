@@ -67,9 +67,7 @@ def attribute_names(columns: Sequence[str], id_column: str, named: Sequence[str]
     return [*names, *(["label"] if implied else [])]
 
 
-def group_attributes(
-    events: pl.DataFrame, id_column: str, columns: Sequence[str], source: str
-) -> pl.DataFrame | None:
+def group_attributes(events: pl.DataFrame, id_column: str, columns: Sequence[str], source: str) -> pl.DataFrame | None:
     """One row per sample: the first value of each column, and how many different ones; None of nested types."""
     ids = ids_as_text(events[id_column], "sample", source).alias("sample")
     values = [clean_text(events[n])[0] if events[n].dtype == pl.String else events[n] for n in columns]

@@ -24,9 +24,7 @@ class SensorFacts:
 
     def __init__(self) -> None:
         self.with_numbers: set[str] = set()
-        self.texts = pl.DataFrame(
-            schema={"sensor": pl.String, "text": pl.String, "rows": pl.Int64, "first": pl.Int64}
-        )
+        self.texts = pl.DataFrame(schema={"sensor": pl.String, "text": pl.String, "rows": pl.Int64, "first": pl.Int64})
 
     def add(self, rows: pl.DataFrame, row: str, source: str) -> None:
         """Learn from rows with the columns sensor, value and text, and the number of each row in the column `row`."""

@@ -213,9 +213,7 @@ def _year_last_parts(text: pl.Series) -> pl.DataFrame:
     return parts
 
 
-def _parse_year_last(
-    text: pl.Series, name: str, source: str, notices: list[str], facts: TimeFacts
-) -> pl.Series | None:
+def _parse_year_last(text: pl.Series, name: str, source: str, notices: list[str], facts: TimeFacts) -> pl.Series | None:
     """Date times such as 31.01.2024 08:15 or 1/31/2024; None where some are written otherwise, or day and month are
     not to be told apart: 01/02/2024 means different days in different countries, 01.02.2024 the first of February.
     """
