@@ -242,8 +242,10 @@ def plan_batches(
     together, which spares models with a dense grid their padding. With several `pools`, those of each pool in turn.
     """
     if pools is not None and len(pools) > 1:
-        kind: dict[str, bool] = {"balanced": balanced, "bucketed": bucketed}
-        plans = (plan_batches(size, rng, strata=strata[some], lengths=lengths[some], **kind) for some in pools)
+        plans = (
+            plan_batches(size, rng, strata=strata[some], lengths=lengths[some], balanced=balanced, bucketed=bucketed)
+            for some in pools
+        )
         return [some[batch] for some, plan in zip(pools, plans, strict=True) for batch in plan]
     total = len(strata)
     num_batches = max(1, -(-total // size))

@@ -77,7 +77,8 @@ class Moments:
         count = np.maximum(readings, 1)
         mean = np.bincount(sensor, value, minlength=width) / count
         mean += np.bincount(sensor, value - mean[sensor], minlength=width) / count  # corrects the long sum's rounding
-        return cls(readings, mean, np.bincount(sensor, (value - mean[sensor]) ** 2, minlength=width))
+        squares: Float64 = np.bincount(sensor, (value - mean[sensor]) ** 2, minlength=width).astype(np.float64)
+        return cls(readings, mean, squares)
 
     def _and(self, other: Moments) -> Moments:
         """Of both (Chan, Golub and LeVeque, 1979)."""
@@ -156,8 +157,8 @@ class Scaler:
         codes = np.array([code.get(name, -1) for name in table.sensors], dtype=np.int64)
         if not ignore_unknown and (codes < 0).any():
             unknown = np.flatnonzero(codes < 0)
-            readings = sum(np.bincount(part.sensor[part.rows()], minlength=len(codes)) for part in table.blocks())
-            readings = readings[unknown]
+            of_blocks = [np.bincount(part.sensor[part.rows()], minlength=len(codes)) for part in table.blocks()]
+            readings = np.sum(of_blocks, axis=0)[unknown]
             if readings.any():
                 present = [table.sensors[code] for code in unknown[readings > 0]]
                 raise unknown_sensors_error(present, int(readings.sum()), table.num_readings)

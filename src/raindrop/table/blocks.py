@@ -105,7 +105,7 @@ def blocks_of(table: Any) -> Iterator[Any]:
             release(table.time, table.sensor, table.value)
 
 
-def copied(table: Any) -> dict[str, NDArray[Any]]:
+def copied(table: Any) -> dict[str, Any]:
     """The arrays of an EventTable with its own readings alone, sample by sample, in memory."""
     names = [name for name in ("time", "sensor", "value", "filled") if getattr(table, name) is not None]
     parts = [{name: np.array(getattr(part, name)[part.rows()]) for name in names} for part in blocks_of(table)]

@@ -109,9 +109,9 @@ class _Counts:
             last = readings.first_and_last_times()[1]
             pairs = readings.per_pair(len(table.sensors))
             found.append((readings.times_per_sample(), last, readings.simultaneous(), pairs))
-        times, last, simultaneous, pairs = zip(*found, strict=True)
-        per_pair = pl.concat(pairs).group_by("code", "readings").agg(pl.col("pairs").sum())
-        return cls(np.concatenate(times), np.concatenate(last), sum(simultaneous), per_pair)
+        times, last_times, simultaneous, per_pair = zip(*found, strict=True)
+        together = pl.concat(per_pair).group_by("code", "readings").agg(pl.col("pairs").sum())
+        return cls(np.concatenate(times), np.concatenate(last_times), sum(simultaneous), together)
 
 
 def _random_positions(table: EventTable, max_samples: int, seed: int) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Writing a large table: arrays grow block by block, then the readings are written as Parquet files of whole samples."""
+"""Writing a large table: arrays grow block by block, then whole samples are written as Parquet files."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ class GrowingArrays:
             sensor[start : start + BLOCK] = codes[sensor[start : start + BLOCK]]
         sensor.flush()
 
-    def open(self) -> dict[str, NDArray[Any]]:
+    def open(self) -> dict[str, Any]:
         """The arrays, memory-mapped; an empty one cannot be."""
         mode = "r" if self.length else None
         return {name: np.load(self.folder / f"{name}.npy", mmap_mode=mode) for name in GROWING}  # type: ignore[arg-type]
 
 
-def write_arrays(folder: Path, blocks: Iterable[Any]) -> dict[str, NDArray[Any]]:
+def write_arrays(folder: Path, blocks: Iterable[Any]) -> dict[str, Any]:
     """Write the readings of these tables, one after another, and open the arrays."""
     arrays = GrowingArrays(folder)
     with arrays:

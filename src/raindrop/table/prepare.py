@@ -41,7 +41,7 @@ from raindrop.table.sample_table import (
     warn_of_ids,
 )
 from raindrop.table.sensor_facts import SensorFacts
-from raindrop.table.store import new_table_folder
+from raindrop.table.store import Roles, new_table_folder
 from raindrop.table.time_columns import TimeFacts, numbers_and_text, parse_numbers, parse_times
 
 BUCKET_ROWS = 1 << 21  # rows of a bucket on average; files with fewer are read as a small table
@@ -142,16 +142,19 @@ class _Preparation:
         return self._checked_samples(about.frame)
 
     def _checked_samples(self, frame: pl.DataFrame) -> pl.DataFrame:
-        id_column, statics = self.options["sample"], to_name_tuple(self.options["statics"] or (), "statics")
-        named = {role: self.options[role] for role in ("label", "group", "cutoff", "reference")}
-        roles, reference = resolve_roles(named, statics, frame, id_column, self.sources)
-        frame = prepare_samples(pl.DataFrame(), frame, id_column, self.sources, self.notices)
+        roles, reference = self._roles(frame)
+        frame = prepare_samples(pl.DataFrame(), frame, self.options["sample"], self.sources, self.notices)
         parsed = [
             parse_times(frame[name], self.options["time_unit"], self.sources.samples, self.notices)
             for name in dict.fromkeys((reference, roles.cutoff))
             if name is not None
         ]
         return frame.with_columns(parsed)
+
+    def _roles(self, samples: pl.DataFrame | None) -> tuple[Roles, str | None]:
+        statics = to_name_tuple(self.options["statics"] or (), "statics")
+        named = {role: self.options[role] for role in ("label", "group", "cutoff", "reference")}
+        return resolve_roles(named, statics, samples, self.options["sample"], self.sources)
 
     def _fill(self, buckets: Buckets) -> None:
         """Read the files piece by piece; rows keep their number, names are text, values numbers or text."""
@@ -194,8 +197,7 @@ class _Preparation:
         """The samples table from columns beside the readings; None where there are none."""
         sample, source = self.options["sample"], self.sources.events
         if self.named and not self.attributes:
-            resolve_roles({role: self.options[role] for role in ("label", "group", "cutoff", "reference")},
-                          to_name_tuple(self.options["statics"] or (), "statics"), None, sample, self.sources)  # fmt: skip
+            self._roles(None)  # an error: there is nothing that has these columns
         if not self.attributes:
             return None
         grouped = []
@@ -277,9 +279,8 @@ class _Preparation:
                 yield frame, samples.filter(bucket_of == bucket)
 
     def _has_values(self, frame: pl.DataFrame) -> bool:
-        return bool(
-            frame[self.options["value"]].fill_nan(None).count() or (TEXT in frame.columns and frame[TEXT].count())
-        )
+        texts = frame[TEXT].count() if TEXT in frame.columns else 0
+        return bool(frame[self.options["value"]].fill_nan(None).count() or texts)
 
     def _build_bucket(
         self, frame: pl.DataFrame, own: pl.DataFrame | None, names: Sequence[str], samples: pl.DataFrame | None
@@ -310,8 +311,8 @@ class _Preparation:
             return pl.concat(frames, how="diagonal_relaxed")
         except pl.exceptions.PolarsError:
             raise DataError(
-                f"{self.sources.events}: some times of column '{self.options['time']}' have a time zone and others have "
-                "none. All of them must be of one kind."
+                f"{self.sources.events}: some times of column '{self.options['time']}' have a time zone and others "
+                "have none. All of them must be of one kind."
             ) from None
 
     def _all_notices(self, built: Sequence[SortedReadings], dropped: Mapping[str, int]) -> tuple[str, ...]:

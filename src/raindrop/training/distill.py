@@ -89,7 +89,7 @@ def soft_targets(
 
 
 class _Columns:
-    """What the trees see of training samples: computed once for all folds, or where it is needed if that is too much."""
+    """What the trees see of training samples: computed once for all folds, or when needed if that is too much."""
 
     def __init__(self, trees: Trees, training: BatchSource, seed: int):
         self.trees, self.training, self.seed = trees, training, seed
