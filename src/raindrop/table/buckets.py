@@ -46,7 +46,7 @@ class Buckets:
         if len(frames) < 2:
             return frames[0] if frames else None
         try:
-            return pl.concat(frames, how="diagonal_relaxed")
+            return pl.concat(frames, how="diagonal_relaxed", rechunk=True)
         except pl.exceptions.PolarsError as error:
             raise DataError(
                 f"The files cannot be one table ({str(error).splitlines()[0]}).\n"

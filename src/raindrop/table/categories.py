@@ -51,7 +51,8 @@ def sensor_of_text(sensor: str, text: str) -> str:
 
 
 def _with_state_name(states: pl.DataFrame) -> pl.DataFrame:
-    return states.with_columns(sensor=pl.format("{}={}", "sensor", "text"))
+    whole = states.rechunk()  # polars 2.1 can panic in `format` where the chunks of two columns differ
+    return whole.with_columns(sensor=pl.format("{}={}", "sensor", "text"))
 
 
 def _left_states(rows: pl.DataFrame, states: pl.DataFrame) -> pl.DataFrame:

@@ -114,6 +114,7 @@ class _Preparation:
         )
         self.notices: list[str] = []
         self.times, self.sensors, self.files = TimeFacts(), SensorFacts(), _Files()
+        self.marks: dict[str, TimeFacts] = {}  # of the samples' references and cutoffs
         names = (self.options[name] for name in ("label", "group", "cutoff", "reference"))
         self.named = [name for name in (*names, *to_name_tuple(self.options["statics"] or (), "statics")) if name]
         self.listed = listed
@@ -135,7 +136,7 @@ class _Preparation:
     # ---------------------------------------------------------------- first pass
 
     def _read_samples(self, path: Path) -> pl.DataFrame:
-        """The samples file as a checked samples table, with times parsed; all of it is in memory."""
+        """The samples file as a checked samples table; all of it is in memory."""
         id_column = self.options["sample"]
         about = read_frame(require_file(path), ids=(id_column,))
         self.notices += about.notices
@@ -144,12 +145,11 @@ class _Preparation:
     def _checked_samples(self, frame: pl.DataFrame) -> pl.DataFrame:
         roles, reference = self._roles(frame)
         frame = prepare_samples(pl.DataFrame(), frame, self.options["sample"], self.sources, self.notices)
-        parsed = [
-            parse_times(frame[name], self.options["time_unit"], self.sources.samples, self.notices)
-            for name in dict.fromkeys((reference, roles.cutoff))
-            if name is not None
-        ]
-        return frame.with_columns(parsed)
+        for name in dict.fromkeys((reference, roles.cutoff)):
+            if name is not None:
+                parse_times(frame[name], self.options["time_unit"], self.sources.samples, [])  # an error names its row
+                self.marks[name] = TimeFacts.of(frame[name])
+        return frame
 
     def _roles(self, samples: pl.DataFrame | None) -> tuple[Roles, str | None]:
         statics = to_name_tuple(self.options["statics"] or (), "statics")
@@ -286,8 +286,6 @@ class _Preparation:
         self, frame: pl.DataFrame, own: pl.DataFrame | None, names: Sequence[str], samples: pl.DataFrame | None
     ) -> SortedReadings:
         """The readings of a bucket as those of a small table; an error names the row in its file."""
-        columns = () if samples is None else [name for name in samples.columns if samples[name].dtype == pl.Float64]
-        marks = {} if samples is None else {name: TimeFacts.of(samples[name]) for name in columns}
         if own is not None and samples is not None and own.is_empty():
             own = samples.head(1)  # there must be one; it has no rows here
         try:
@@ -298,7 +296,7 @@ class _Preparation:
                 text=TEXT if TEXT in frame.columns else None,
                 source=(self.sources.events, self.sources.samples),
                 notices=(),
-                part_of=PartOf(self.times, marks),
+                part_of=PartOf(self.times, self.marks),
             )
         except RowError as error:
             if ROW not in frame.columns:

@@ -100,8 +100,8 @@ class TimeFacts:
         parts = _year_last_parts(text)
         if parts["year"].null_count() > text.null_count():
             return cls(year_last=False)
-        above = (bool((parts[name].cast(pl.Int64) > 12).any()) for name in ("first", "second"))
-        return cls(False, True, *above, dots=bool((parts["mark"] == ".").all()))
+        first, second = (bool((parts[name].cast(pl.Int64) > 12).any()) for name in ("first", "second"))
+        return cls(first_above_12=first, second_above_12=second, dots=bool((parts["mark"] == ".").all()))
 
     @classmethod
     def _of_numbers(cls, column: pl.Series) -> TimeFacts:
