@@ -126,6 +126,7 @@ CASES = {
     "token": Case("token OUT.json --name ward", run_again=False),
     "inspect": Case("inspect DATA --picture OUT.png"),
     "import": Case("import DATA/events.parquet DATA/samples.parquet --out OUT --label label"),
+    "prepare": Case("prepare DATA/events.parquet DATA/samples.parquet --out OUT --label label"),
     "import, with a split": Case("import MEDS --labels LABELS --out OUT"),
     "convert": Case("convert p12 RAW --out OUT"),
     "download": Case("download p12 --out OUT", grows=has_whole_files, same=("a.txt", "b.txt", "checksums.json")),
@@ -206,6 +207,7 @@ def near_and_small(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest
         return []
 
     monkeypatch.setattr("raindrop.benchmark.workers.start_workers", work_here)
+    monkeypatch.setattr("raindrop.table.prepare.BUCKET_ROWS", 100)  # three buckets
 
     def fill_quickly(folder: Path, *_: Any) -> None:
         easy_table(8).write(folder / "data")

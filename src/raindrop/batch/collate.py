@@ -148,10 +148,14 @@ class Collator(BatchSource):
         return self.table.start
 
     def cells(self, positions: Positions) -> NDArray[np.int64]:
-        """Readings x sensors for models on flat readings; samples x longest series x sensors for those on a grid."""
+        """Readings x sensors for models on flat readings; samples x longest series x sensors for those on a grid.
+
+        Sensor graphs have sensors x sensors for each sample, which is more where a sample has few readings.
+        """
+        number, width = np.arange(1, len(positions) + 1), len(self.scaler.sensors)
         flat = np.cumsum(self.table.count[positions])
-        padded = np.maximum.accumulate(self.num_times[positions]) * np.arange(1, len(positions) + 1)
-        return np.maximum(flat, padded) * len(self.scaler.sensors)
+        padded = np.maximum.accumulate(self.num_times[positions]) * number
+        return np.maximum(np.maximum(flat, padded), number * width) * width
 
     def part(self, positions: Positions) -> Self:
         part = copy(self)

@@ -1,0 +1,98 @@
+"""Training on a large table: batches from one pool after another, the same weights however it was interrupted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from learnable import QUICK, easy_table
+from small_blocks import make_small
+
+from raindrop.errors import RaindropWarning
+from raindrop.estimators.classifier import Classifier
+from raindrop.table import blocks
+from raindrop.table.event_table import EventTable
+from raindrop.training import loop
+
+CONFIG = QUICK | {"train.batch_size": 8, "train.epochs": 2, "train.checkpoint_minutes": 0.0, "train.holdout": 0.0}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> EventTable:
+    return EventTable.read(easy_table(60).write(tmp_path / "data"))
+
+
+def weights(estimator: Classifier) -> dict[str, torch.Tensor]:
+    return dict(estimator.model_.state_dict())
+
+
+def is_the_same(one: Classifier, other: Classifier) -> bool:
+    return all(torch.equal(weights(one)[name], weights(other)[name]) for name in weights(one))
+
+
+def fitted(table: EventTable, **options: Any) -> Classifier:
+    return Classifier(config=CONFIG, seed=1).fit(table, **options)
+
+
+def test_a_table_of_one_pool_is_trained_as_one_in_memory(
+    data: EventTable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Streaming or not: the same batches, so the same weights; pages are given back on the way."""
+    in_memory = fitted(easy_table(60))
+    make_small(monkeypatch, large=len(data.time) - 1, block=len(data.time), ranges=1)
+    monkeypatch.setattr(blocks, "pools", lambda array, start, count, rng: [np.arange(len(count))])
+    monkeypatch.setattr("raindrop.batch.collate.pools", blocks.pools)
+    released = []
+    monkeypatch.setattr(blocks, "release", lambda *arrays: released.append(len(arrays)))
+    monkeypatch.setattr("raindrop.table.event_table.release", blocks.release)
+    assert is_the_same(fitted(data), in_memory)
+    assert released
+
+
+def test_several_pools_give_other_batches_and_learn_as_well(data: EventTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = fitted(data)
+    make_small(monkeypatch, large=120, ranges=2)
+    pooled = fitted(data)
+    assert not is_the_same(pooled, whole)
+    assert pooled.evaluate(data)["auroc"] > 0.95
+
+
+@pytest.mark.parametrize("step", [3, 11])
+def test_a_run_that_died_in_a_pool_is_resumed_to_the_same_weights(
+    data: EventTable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, step: int
+) -> None:
+    make_small(monkeypatch, large=120, ranges=2)
+    whole = fitted(data, run=tmp_path / "whole")
+    original, steps = loop._step, iter(range(step))
+
+    def stop(*given: Any, **options: Any) -> float:
+        if next(steps, None) is None:
+            raise KeyboardInterrupt
+        return original(*given, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "_step", stop)
+        with pytest.raises(KeyboardInterrupt):
+            fitted(data, run=tmp_path / "run")
+    assert is_the_same(fitted(data, run=tmp_path / "run", resume=True), whole)
+
+
+def test_trees_learn_from_a_part_of_a_large_table_and_say_so(data: EventTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_small(monkeypatch, large=120)
+    monkeypatch.setattr("raindrop.models.trees.MAX_COLUMNS", 40 * 9 * 3)
+    trees = Classifier("trees", config={"model.rounds": 5, "model.min_samples": 2, "train.holdout": 0.0})
+    with pytest.warns(RaindropWarning, match="Trees learn from 40 of 60 samples, drawn with the seed"):
+        trees.fit(data)
+    assert trees.evaluate(data)["auroc"] > 0.9
+
+
+def test_soft_targets_of_a_large_table_are_those_in_memory(data: EventTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"train.soft_targets": 0.5, "train.epochs": 1}
+    in_memory = Classifier(config=CONFIG | settings, seed=1).fit(data)
+    monkeypatch.setattr("raindrop.training.distill.is_large", lambda array: True)
+    large = Classifier(config=CONFIG | settings, seed=1).fit(data)
+    for name, tensor in weights(large).items():
+        torch.testing.assert_close(tensor, weights(in_memory)[name], rtol=1e-3, atol=1e-4)
