@@ -21,7 +21,7 @@ from raindrop.table.build import Duplicates, Missing, Unlisted
 from raindrop.table.relative_time import BeforeReference
 from raindrop.table.time_columns import TimeUnit
 
-READERS = ["inspect", "import", "export-table", "train", "evaluate", "predict", "explain", "report",
+READERS = ["inspect", "import", "prepare", "export-table", "train", "evaluate", "predict", "explain", "report",
            "impute train", "impute apply", "forecast train", "forecast apply"]  # fmt: skip
 COLUMNS = ["--sample", "machine", "--time", "hours", "--sensor", "name", "--value", "x"]
 
@@ -210,3 +210,33 @@ def test_a_file_of_samples_under_another_name_is_pointed_to_its_option(ask: Ask,
     code, _, errors = ask("import", readings, "--samples-file", units, "--label", "failed", "--out", tmp_path / "DATA")
     assert code == 0, errors
     assert EventTable.read(tmp_path / "DATA").labels.tolist() == ["yes", "no"]
+
+
+def test_prepare_writes_a_table_and_says_what_was_left_out(
+    ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("raindrop.table.prepare.BUCKET_ROWS", 10)
+    rows = "".join(f"m{at % 5},{at},t,{'' if at == 7 else at}\n" for at in range(40))
+    (tmp_path / "a.csv").write_text("machine,hours,name,x\n" + rows)
+    code, shown, errors = ask("prepare", tmp_path / "a.csv", "--out", tmp_path / "out", *COLUMNS)
+    assert code == 0, errors
+    assert "left out 1 readings without a value" in shown
+    assert "EventTable(5 samples, 1 sensors, 39 readings)" in shown
+    assert len(EventTable.read(tmp_path / "out", verify=True)) == 5
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "Which files?"),
+        (["x.csv", "--wide"], "files with a column per sensor are read whole; use 'raindrop import'"),
+        (["."], "this is a folder; name the files in it"),
+        (["none.csv"], "there is no such file"),
+    ],
+)
+def test_prepare_refuses_what_it_cannot_read_in_pieces(
+    ask: Ask, tmp_path: Path, words: list[str], sentence: str
+) -> None:
+    code, _, errors = ask("prepare", *words, "--out", tmp_path / "out")
+    assert code != 0
+    assert sentence in " ".join(errors.split())
