@@ -33,7 +33,8 @@ table = rd.EventTable(
     roles=rd.table.store.Roles(label="label"),
 )
 import warnings; warnings.simplefilter("ignore")
-settings = {"train.epochs": 1, "train.min_steps": 0, "train.soft_targets": 0.0, "train.holdout": 0.0, "train.batch_size": 2}
+settings = {"train.epochs": 1, "train.min_steps": 0, "train.soft_targets": 0.0, "train.holdout": 0.0}
+settings["train.batch_size"] = 2
 if fit:
     estimator = rd.Classifier(model, preset=preset, config=settings).fit(table)
     collator = Collator(table, estimator.scaler_)

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 from learnable import QUICK, easy_table
+from sklearn.base import clone
 from small_blocks import make_small
 
-from raindrop.errors import RaindropWarning
+from raindrop.errors import NotEnoughMemoryError, RaindropWarning
 from raindrop.estimators.classifier import Classifier
 from raindrop.table import blocks
 from raindrop.table.event_table import EventTable
@@ -53,11 +54,13 @@ def test_a_table_of_one_pool_is_trained_as_one_in_memory(
 
 
 def test_several_pools_give_other_batches_and_learn_as_well(data: EventTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = fitted(data)
+    longer = Classifier(config=CONFIG | {"train.epochs": 8}, seed=1)
+    whole = clone(longer).fit(data)
     make_small(monkeypatch, large=120, ranges=2)
-    pooled = fitted(data)
+    pooled = clone(longer).fit(data)
     assert not is_the_same(pooled, whole)
-    assert pooled.evaluate(data)["auroc"] > 0.95
+    for fitted_one in (whole, pooled):
+        assert fitted_one.evaluate(data)["auroc"] > 0.9
 
 
 @pytest.mark.parametrize("step", [3, 11])
@@ -96,3 +99,23 @@ def test_soft_targets_of_a_large_table_are_those_in_memory(data: EventTable, mon
     large = Classifier(config=CONFIG | settings, seed=1).fit(data)
     for name, tensor in weights(large).items():
         torch.testing.assert_close(tensor, weights(in_memory)[name], rtol=1e-3, atol=1e-4)
+
+
+# ---------------------------------------------------------------- samples that are too large
+
+
+def test_a_sample_that_does_not_fit_in_memory_is_refused_with_numbers_and_a_way_out(
+    data: EventTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = fitted(data)
+    trees = Classifier("trees", config={"model.rounds": 5, "model.min_samples": 2, "train.holdout": 0.0}).fit(data)
+    for module in ("raindrop.batch.collate", "raindrop.training.scoring"):
+        monkeypatch.setattr(f"{module}.MAX_CELLS", 10)
+    assert trained.predict_proba(data).shape == (60, 2)  # there is enough
+    monkeypatch.setattr("raindrop.hardware.available_memory", lambda: 100)
+    sentence = r"the largest sample, with 8 readings of a table of 3 sensors, would take about .* GB .* are available"
+    with pytest.raises(NotEnoughMemoryError, match=f"Scoring {sentence}.*\n.*use the model 'trees'"):
+        trained.predict_proba(data)
+    with pytest.raises(NotEnoughMemoryError, match=f"Training on {sentence}"):
+        fitted(data)
+    assert trees.predict_proba(data).shape == (60, 2)

@@ -60,6 +60,13 @@ class BatchSource(ABC):
     def cells(self, positions: Positions) -> NDArray[np.int64]:
         """(positions,) how many numbers a model works on at once for the first item, the first two, and so on."""
 
+    def largest(self) -> tuple[int, int]:
+        """Readings and cells of the item with the most readings; items are not divided."""
+        if not len(self):
+            return 0, 0
+        at = np.array([int(np.argmax(self.lengths))])
+        return int(self.lengths[at[0]]), int(self.cells(at)[0])
+
     @abstractmethod
     def part(self, positions: Positions) -> Self:
         """Only the items at `positions`, scaled as here."""

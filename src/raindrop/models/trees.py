@@ -108,6 +108,7 @@ class Forest(nn.Module):
 class Trees(DirectModel):
     """Boosted trees over `summaries_of` a batch and its statics."""
 
+    needs_cells = False
     forest: Forest
     output: Tensor  # (tree,) the score each tree adds to
     baseline: Tensor  # (output,) F^0

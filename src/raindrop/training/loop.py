@@ -29,7 +29,7 @@ from raindrop.training.callbacks import CallbackList, check_callbacks
 from raindrop.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from raindrop.training.config import Plan, TrainConfig
 from raindrop.training.progress import bar
-from raindrop.training.scoring import scores_of
+from raindrop.training.scoring import require_room, scores_of
 
 _ADVICE = "Lower train.learning_rate, set train.max_grad_norm=1, or look for extreme values with 'raindrop inspect'."
 
@@ -72,6 +72,7 @@ def train(
         progress, ema, best = load_checkpoint(checkpoint, model, optimiser, progress)
     if validation is not None:
         task.require_judgeable(cast(NDArray[Any], validation.truth), metric)
+    require_room(model, training, gradients=True)
     schedule = Plan.of(config, len(training), float(np.mean(training.lengths)))
     config, steps = replace(config, batch_size=schedule.batch_size, epochs=schedule.epochs), schedule.steps
     saved = time.monotonic()

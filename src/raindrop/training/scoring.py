@@ -10,10 +10,13 @@ import torch
 from torch import Tensor
 
 from raindrop.batch.batch import Batch
-from raindrop.batch.collate import BatchSource, in_order
+from raindrop.batch.collate import MAX_CELLS, BatchSource, in_order
+from raindrop.hardware import require_memory
 from raindrop.models.base import Model, Output
 from raindrop.training import distributed
 from raindrop.training.progress import bar
+
+SCORING_BYTES, TRAINING_BYTES = 32, 96  # for each cell of one item that is larger than MAX_CELLS
 
 
 def evaluating(model: Model, device: str) -> None:
@@ -25,11 +28,30 @@ def evaluating(model: Model, device: str) -> None:
         model.to(device)
 
 
+def require_room(model: Model, data: BatchSource, *, gradients: bool) -> None:
+    """Raise before memory runs out where one item alone is more than the memory holds, by an estimate.
+
+    Batches are cut so that they stay below MAX_CELLS; what is left are items that are larger by themselves.
+    """
+    readings, cells = data.largest()
+    if cells <= MAX_CELLS or not model.needs_cells:
+        return
+    sensors = len(data.scaler.sensors)
+    require_memory(
+        cells * (TRAINING_BYTES if gradients else SCORING_BYTES),
+        f"{'Training on' if gradients else 'Scoring'} the largest sample, with {readings:,} readings of a table of "
+        f"{sensors:,} sensors,",
+        "Cut long samples into shorter ones, leave out sensors that say little, or use the model 'trees', whose memory "
+        "does not grow with readings times sensors.",
+    )
+
+
 def run_model(
     model: Model, data: BatchSource, device: str = "cpu", *, show: bool = False
 ) -> Iterator[tuple[Batch, Output]]:
     """Each batch of the samples, in order, with the model's output for it."""
     evaluating(model, device)
+    require_room(model, data, gradients=False)
     done = 0
     with bar(show, len(data), "predicting") as update:
         for host_batch in in_order(data):
@@ -44,6 +66,7 @@ def run_model(
 def _scored(model: Model, data: BatchSource, device: str, *, show: bool = False) -> list[Tensor]:
     """The scores of each batch, in order, on the CPU."""
     evaluating(model, device)
+    require_room(model, data, gradients=False)
     parts: list[Tensor] = []
     done = 0
     with bar(show, len(data), "predicting") as update, torch.inference_mode():
