@@ -35,7 +35,7 @@ def is_the_same(one: Classifier, other: Classifier) -> bool:
 
 
 def fitted(table: EventTable, **options: Any) -> Classifier:
-    return Classifier(config=CONFIG, seed=1).fit(table, **options)
+    return Classifier(preset="paper", config=CONFIG, seed=1).fit(table, **options)
 
 
 def test_a_table_of_one_pool_is_trained_as_one_in_memory(
@@ -54,7 +54,7 @@ def test_a_table_of_one_pool_is_trained_as_one_in_memory(
 
 
 def test_several_pools_give_other_batches_and_learn_as_well(data: EventTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    longer = Classifier(config=CONFIG | {"train.epochs": 8}, seed=1)
+    longer = Classifier(preset="paper", config=CONFIG | {"train.epochs": 8}, seed=1)
     whole = clone(longer).fit(data)
     make_small(monkeypatch, large=120, ranges=2)
     pooled = clone(longer).fit(data)
@@ -94,9 +94,9 @@ def test_trees_learn_from_a_part_of_a_large_table_and_say_so(data: EventTable, m
 
 def test_soft_targets_of_a_large_table_are_those_in_memory(data: EventTable, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"train.soft_targets": 0.5, "train.epochs": 1}
-    in_memory = Classifier(config=CONFIG | settings, seed=1).fit(data)
+    in_memory = Classifier(preset="paper", config=CONFIG | settings, seed=1).fit(data)
     monkeypatch.setattr("raindrop.training.distill.is_large", lambda array: True)
-    large = Classifier(config=CONFIG | settings, seed=1).fit(data)
+    large = Classifier(preset="paper", config=CONFIG | settings, seed=1).fit(data)
     for name, tensor in weights(large).items():
         torch.testing.assert_close(tensor, weights(in_memory)[name], rtol=1e-3, atol=1e-4)
 
