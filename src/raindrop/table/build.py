@@ -110,10 +110,11 @@ def build_readings(
     roles, reference = resolve_roles(named, static_names, sample_frame, sample, sources)
 
     require_columns(event_frame, required, sources.events)
+    times = None if part_of is None else part_of.times
     rows = pl.DataFrame(
         {
             "sample": ids_as_text(event_frame[sample], "sample", sources.events),
-            "time": parse_times(event_frame[time], time_unit, sources.events, said, part_of and part_of.times),
+            "time": parse_times(event_frame[time], time_unit, sources.events, said, times),
             "sensor": ids_as_text(event_frame[sensor], "sensor", sources.events),
         }
     ).with_row_index("row")
