@@ -111,6 +111,7 @@ def test_a_sample_that_does_not_fit_in_memory_is_refused_with_numbers_and_a_way_
     trees = Classifier("trees", config={"model.rounds": 5, "model.min_samples": 2, "train.holdout": 0.0}).fit(data)
     for module in ("raindrop.batch.collate", "raindrop.training.scoring"):
         monkeypatch.setattr(f"{module}.MAX_CELLS", 10)
+    monkeypatch.setattr("raindrop.training.scoring.SMALL", 0)
     assert trained.predict_proba(data).shape == (60, 2)  # there is enough
     monkeypatch.setattr("raindrop.hardware.available_memory", lambda: 100)
     sentence = r"the largest sample, with 8 readings of a table of 3 sensors, would take about .* GB .* are available"

@@ -17,6 +17,8 @@ from raindrop.training import distributed
 from raindrop.training.progress import bar
 
 SCORING_BYTES, TRAINING_BYTES = 32, 96  # for each cell of one item that is larger than MAX_CELLS
+COPIES = 6  # of the weights in training: gradients, two moments, their average, the best ones, a copy to exchange
+SMALL = 100 << 20  # bytes that are not worth a look at the memory
 
 
 def evaluating(model: Model, device: str) -> None:
@@ -34,11 +36,15 @@ def require_room(model: Model, data: BatchSource, *, gradients: bool) -> None:
     Batches are cut so that they stay below MAX_CELLS; what is left are items that are larger by themselves.
     """
     readings, cells = data.largest()
-    if cells <= MAX_CELLS or not model.needs_cells:
+    of_items = (
+        cells * (TRAINING_BYTES if gradients else SCORING_BYTES) if cells > MAX_CELLS and model.needs_cells else 0
+    )
+    of_weights = COPIES * sum(4 * parameter.numel() for parameter in model.parameters()) if gradients else 0
+    if of_items + of_weights < SMALL:
         return
     sensors = len(data.scaler.sensors)
     require_memory(
-        cells * (TRAINING_BYTES if gradients else SCORING_BYTES),
+        of_items + of_weights,
         f"{'Training on' if gradients else 'Scoring'} the largest sample, with {readings:,} readings of a table of "
         f"{sensors:,} sensors,",
         "Cut long samples into shorter ones, leave out sensors that say little, or use the model 'trees', whose memory "
