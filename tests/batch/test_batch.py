@@ -419,7 +419,7 @@ def test_runs_of_samples_are_bounded_by_what_a_model_allocates(monkeypatch):
 
 
 def test_more_sensors_mean_fewer_samples_at_once(monkeypatch):
-    monkeypatch.setattr("raindrop.batch.collate.MAX_CELLS", 600)
+    monkeypatch.setattr("raindrop.batch.collate.MAX_CELLS", 60)
     sizes = {}
     for sensors in (2, 10):
         names = [f"s{at}" for at in range(sensors)]

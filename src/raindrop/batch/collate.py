@@ -21,6 +21,7 @@ from raindrop.table.event_table import EventTable
 
 Positions = NDArray[np.int64]
 MAX_SAMPLES = 512  # in one batch when no gradient is needed
+GRAPH_ARRAYS = 16  # of the arrays that a batch takes, about one in so many is sensors x sensors for each sample
 MAX_CELLS = 1 << 23  # readings x sensors, and padded times x sensors, that are worked on at once (32 MB per array)
 
 
@@ -61,11 +62,11 @@ class BatchSource(ABC):
         """(positions,) how many numbers a model works on at once for the first item, the first two, and so on."""
 
     def largest(self) -> tuple[int, int]:
-        """Readings and cells of the item with the most readings; items are not divided."""
+        """Readings and cells of the item with the most readings, or the cells of a sensor graph if that is more."""
         if not len(self):
             return 0, 0
         at = np.array([int(np.argmax(self.lengths))])
-        return int(self.lengths[at[0]]), int(self.cells(at)[0])
+        return int(self.lengths[at[0]]), max(int(self.cells(at)[0]), len(self.scaler.sensors) ** 2)
 
     @abstractmethod
     def part(self, positions: Positions) -> Self:
@@ -157,12 +158,12 @@ class Collator(BatchSource):
     def cells(self, positions: Positions) -> NDArray[np.int64]:
         """Readings x sensors for models on flat readings; samples x longest series x sensors for those on a grid.
 
-        Sensor graphs have sensors x sensors for each sample, which is more where a sample has few readings.
+        Sensor graphs have sensors x sensors for each sample, in few arrays: they count where there are many sensors.
         """
         number, width = np.arange(1, len(positions) + 1), len(self.scaler.sensors)
         flat = np.cumsum(self.table.count[positions])
         padded = np.maximum.accumulate(self.num_times[positions]) * number
-        return np.maximum(np.maximum(flat, padded), number * width) * width
+        return np.maximum(np.maximum(flat, padded), number * (width // GRAPH_ARRAYS)) * width
 
     def part(self, positions: Positions) -> Self:
         part = copy(self)
