@@ -5,7 +5,7 @@ LOWEST := .venv-lowest/bin
 # Networks as small as those of the tests gain nothing from a second thread, and two processes share the cores.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
-.PHONY: demo test docs quick lint unit test-cpus test-lowest fuzz benchmark clean
+.PHONY: demo test docs quick lint unit test-cluster test-cpus test-lowest fuzz benchmark clean
 
 demo: .venv/installed
 	rm -rf demo
@@ -29,7 +29,12 @@ lint: .venv/installed-test
 	$(BIN)/lint-imports
 
 unit: .venv/installed-test .venv/browser
-	$(PYTEST)
+	$(PYTEST) -m "not cluster"
+
+# Ray, and training on two nodes of this machine: they start many processes, so they are not part of `make test`.
+test-cluster: .venv/installed-test
+	$(BIN)/pip install --quiet --editable '.[ray]'
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m cluster
 
 # The tests as other processors would compute them, with one and two threads: six runs, a table at the end.
 test-cpus: .venv/installed-test .venv/browser
@@ -56,7 +61,7 @@ benchmark: .venv/installed-test
 	touch $@
 
 .venv/installed-test: .venv/installed pyproject.toml
-	$(BIN)/pip install --quiet --editable '.[test,lint,plot,report,trees,log,ray,docs]'
+	$(BIN)/pip install --quiet --editable '.[test,lint,plot,report,trees,log,docs]'
 	touch $@
 
 .venv/installed-docs: .venv/installed pyproject.toml

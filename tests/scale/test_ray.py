@@ -33,6 +33,7 @@ from raindrop.scale.ray_session import LOOPBACK, import_ray, ray_session
 PATHS = os.pathsep.join(filter(None, sys.path))
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.cluster,
     pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed; pip install 'raindrop-ts[ray]'"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"),
 ]

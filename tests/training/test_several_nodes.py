@@ -77,6 +77,7 @@ def kill(node: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.cluster
 def test_a_node_that_dies_and_comes_back_changes_nothing(tmp_path: Path) -> None:
     data = easy_table(49).write(tmp_path / "data")
     main(command(data, tmp_path / "one"))
