@@ -18,7 +18,7 @@ docs: .venv/installed-docs
 	OMP_NUM_THREADS=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "open build/site/index.html"
 
-# Everything but the tests marked slow: an answer within two minutes.
+# Everything but the tests marked slow: an answer within about three minutes.
 quick: .venv/installed-test
 	$(PYTEST) -m "not slow"
 

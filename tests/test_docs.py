@@ -78,6 +78,7 @@ def test_the_python_example_on_imputation_runs(tmp_path, monkeypatch):
     assert (tmp_path / "forecasts.parquet").exists()
 
 
+@pytest.mark.slow
 def test_the_plots_of_the_page_on_imputation_are_drawn(tmp_path, monkeypatch):
     code = re.findall(r"```python\n(.*?)```", IMPUTATION, re.S)[1]
     monkeypatch.chdir(tmp_path)
@@ -184,6 +185,7 @@ def test_what_is_exported_is_what_is_promised():
         assert hasattr(raindrop, name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use", ["", "raindrop.EventTable", "raindrop.cli.app.main(['--help'])"])
 def test_torch_is_not_imported_before_it_is_needed(use):
     script = f"""
@@ -197,6 +199,7 @@ sys.exit("torch" in sys.modules)
     assert subprocess.run([sys.executable, "-c", script], capture_output=True).returncode == 0
 
 
+@pytest.mark.slow
 def test_the_list_of_commands_loads_no_data_set():
     script = """
 import sys, raindrop.cli.app

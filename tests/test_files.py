@@ -255,6 +255,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="folders are swapped atomically on Linux only")
 def test_a_complete_folder_exists_at_every_moment_while_it_is_replaced(tmp_path):
     path = tmp_path / "out"

@@ -81,6 +81,7 @@ def close(one, other):
 # ---------------------------------------------------------------- collating
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 50), positions=st.lists(st.integers(0, 11), max_size=15))
 def test_a_batch_is_what_a_loop_over_samples_and_readings_gives(seed, positions):
@@ -94,6 +95,7 @@ def test_a_batch_is_what_a_loop_over_samples_and_readings_gives(seed, positions)
     assert batch.num_sensors == 4
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 50))
 def test_a_slot_is_one_distinct_timestamp_of_one_sample(seed):

@@ -192,6 +192,7 @@ def count_elements(num_readings: int, num_queries: int, num_sensors: int) -> tup
     return making.total, asking.total
 
 
+@pytest.mark.slow
 def test_the_cost_grows_with_the_readings_and_with_the_queries_not_with_their_product():
     making, asking = count_elements(4_000, 500, 4)
     more_readings, asking_more_readings = count_elements(32_000, 500, 4)

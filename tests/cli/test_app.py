@@ -56,6 +56,7 @@ def test_inspect_shows_what_is_in_the_table(ask: Ask, data: Path) -> None:
     assert "heart rate" in shown
 
 
+@pytest.mark.slow
 def test_train_writes_a_run_and_says_where(ask: Ask, data: Path, tmp_path: Path) -> None:
     code, shown, _ = ask("train", data, "--out", tmp_path / "run", "--tensorboard", *TRAIN)
     assert code == 0
@@ -70,6 +71,7 @@ def test_train_writes_a_run_and_says_where(ask: Ask, data: Path, tmp_path: Path)
     assert dict(parts.iter_rows()) == {"train": 48, "val": 6, "test": 6}
 
 
+@pytest.mark.slow
 def test_settings_come_from_the_preset_a_file_and_words_the_last_one_wins(ask: Ask, data: Path, tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text("[train]\nepochs = 1\nbatch_size = 20\n[model]\nhidden = 6\n")
     asked = (
@@ -95,6 +97,7 @@ def test_settings_come_from_the_preset_a_file_and_words_the_last_one_wins(ask: A
     assert [column["name"] for column in about["scaler"]["statics"]] == ["age"]
 
 
+@pytest.mark.slow
 def test_evaluate_stays_away_from_training_samples_and_agrees_with_the_library(
     ask: Ask, data: Path, run: Path, tmp_path: Path
 ) -> None:
@@ -167,6 +170,7 @@ def test_training_samples_are_recognised_under_other_ids(ask: Ask, data: Path, r
     assert "leaving out 54 samples" in shown
 
 
+@pytest.mark.slow
 def test_a_run_without_its_split_or_with_another_one_scores_no_training_samples(
     ask: Ask, data: Path, run: Path, tmp_path: Path
 ) -> None:
@@ -188,6 +192,7 @@ def test_a_run_without_its_split_or_with_another_one_scores_no_training_samples(
     assert ask("predict", copy, data, "--out", tmp_path / "p.csv")[0] == 0  # a model is used without its split
 
 
+@pytest.mark.slow
 def test_every_damage_to_the_split_of_a_run_is_one_sentence(ask: Ask, data: Path, run: Path, tmp_path: Path) -> None:
     copy, rng = shutil.copytree(run, tmp_path / "run"), np.random.default_rng(0)
     content = (copy / "split.parquet").read_bytes()
@@ -220,6 +225,7 @@ def test_predict_with_a_coverage_says_what_is_possible(ask: Ask, data: Path, run
     assert f"abstains for {back['abstain'].sum()} of 60 samples" in shown
 
 
+@pytest.mark.slow
 def test_a_calibrated_blend_is_trained_and_tells_what_each_part_adds(ask: Ask, data: Path, tmp_path: Path) -> None:
     settings = ["train.epochs=1", "train.batch_size=16", "model.trees.rounds=5", "model.raindrop.observation_dim=4"]
     code, shown, errors = ask(
@@ -261,6 +267,7 @@ def test_unknown_sensors_are_an_error_or_ignored(ask: Ask, data: Path, run: Path
     assert ask("evaluate", run, tmp_path / "data", *asked)[0] == 0
 
 
+@pytest.mark.slow
 def test_a_sensor_read_in_test_samples_only_does_not_stop_training(ask: Ask, data: Path, tmp_path: Path) -> None:
     table = EventTable.read(data)
     rare = table.split(seed=0)[2].ids
@@ -275,6 +282,7 @@ def test_a_sensor_read_in_test_samples_only_does_not_stop_training(ask: Ask, dat
     assert f"1 sensor was not read in training (first: 'rare'; {len(rare)} of" in errors
 
 
+@pytest.mark.slow
 def test_samples_without_a_label_are_left_out_of_training_and_it_says_so(ask: Ask, tmp_path: Path) -> None:
     table = easy_table(40)
     labels = [None if at < 4 else label for at, label in enumerate(table.labels.tolist())]
@@ -285,6 +293,7 @@ def test_samples_without_a_label_are_left_out_of_training_and_it_says_so(ask: As
     assert len(pl.read_parquet(tmp_path / "run/split.parquet")) == 36
 
 
+@pytest.mark.slow
 def test_a_run_on_all_samples_has_no_test_part(ask: Ask, data: Path, tmp_path: Path) -> None:
     assert ask("train", data, "--out", tmp_path / "run", "--split", "none", *TRAIN)[0] == 0
     code, _, errors = ask("evaluate", tmp_path / "run", data)
@@ -453,6 +462,7 @@ def test_ctrl_c_during_training_says_how_to_go_on(data: Path, tmp_path: Path) ->
     assert os.listdir(tmp_path) == ["run"]
 
 
+@pytest.mark.slow
 def test_quantities_and_several_labels_are_trained_evaluated_and_predicted(ask: Ask, tmp_path: Path) -> None:
     table = easy_table(80)
     days = np.exp(table.labels + np.random.default_rng(0).normal(0, 0.2, 80))

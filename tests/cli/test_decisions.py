@@ -24,6 +24,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return table.with_labels(labels).write(tmp_path_factory.mktemp("decisions") / "data")
 
 
+@pytest.mark.slow
 def test_a_sensitivity_is_kept_with_the_run_used_and_shown(ask: Ask, data: Path, tmp_path: Path) -> None:
     code, shown, errors = ask("train", data, "--out", tmp_path / "run", "--sensitivity", "0.95", *TREES)
     assert (code, errors) == (0, "")

@@ -84,6 +84,7 @@ def test_a_full_disk_is_a_sentence_and_leaves_nothing(asked: str, data: Path, ru
     assert not (tmp_path / "out" / "model.json").exists()
 
 
+@pytest.mark.slow
 def test_an_unreadable_file_is_a_sentence(ask: Ask, data: Path, run: Path, tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "data").mkdir()

@@ -20,6 +20,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return easy_table(80, classes=("ill", "well")).write(tmp_path_factory.mktemp("fit") / "data")
 
 
+@pytest.mark.slow
 def test_fit_ends_with_a_ranking_a_model_a_page_and_what_to_do_next(ask: Ask, data: Path, tmp_path: Path) -> None:
     code, shown, errors = ask("fit", data, "--out", tmp_path / "run", *TREES)
     assert (code, errors) == (0, "")
@@ -35,6 +36,7 @@ def test_fit_ends_with_a_ranking_a_model_a_page_and_what_to_do_next(ask: Ask, da
     assert "leaving out 64 samples" in ask("evaluate", tmp_path / "run", data)[1]
 
 
+@pytest.mark.slow
 def test_without_the_packages_for_a_page_a_sentence_says_so(
     ask: Ask, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -45,6 +47,7 @@ def test_without_the_packages_for_a_page_a_sentence_says_so(
     assert load(tmp_path / "run").model == "trees"
 
 
+@pytest.mark.slow
 def test_gaps_are_filled_where_there_is_no_label(ask: Ask, tmp_path: Path) -> None:
     data = wave_table().write(tmp_path / "data")
     asked = ("--task", "readings", "--minutes", "0.001", "--no-page")

@@ -27,6 +27,7 @@ def folder(tmp_path_factory):
     return path, planted
 
 
+@pytest.mark.slow
 def test_edges_are_written_for_people_and_programs(ask: Ask, folder, tmp_path):
     path, planted = folder
     out = tmp_path / "graph"
@@ -45,6 +46,7 @@ def test_edges_are_written_for_people_and_programs(ask: Ask, folder, tmp_path):
         assert f"<title>{sender} → {receiver}, at a lag of" in page
 
 
+@pytest.mark.slow
 def test_without_an_edge_it_says_so_and_what_to_do_next(ask: Ask, tmp_path):
     rng = np.random.default_rng(0)
     time = np.cumsum(rng.exponential(1.0, (2, 100)), axis=1)
@@ -57,6 +59,7 @@ def test_without_an_edge_it_says_so_and_what_to_do_next(ask: Ask, tmp_path):
     assert "There are no edges" in (tmp_path / "graph" / "graph.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_positions_of_the_table_are_used_without_being_asked_for(ask: Ask, folder, tmp_path):
     _, planted = folder
     info = pl.DataFrame({"sensor": planted.table.sensors, "x": [0.0, 3.0, 1.0], "y": [0.0, 1.0, 2.0]})
@@ -67,6 +70,7 @@ def test_positions_of_the_table_are_used_without_being_asked_for(ask: Ask, folde
     assert places[2] - places[0] == pytest.approx((places[1] - places[0]) / 3, abs=0.2)
 
 
+@pytest.mark.slow
 def test_the_classes_of_a_table_are_compared(ask: Ask, tmp_path):
     one_class_edge().write(tmp_path / "data")
     code, shown, _ = ask("graph", tmp_path / "data", "--out", tmp_path / "graph", "--by-class")
@@ -80,6 +84,7 @@ def test_the_classes_of_a_table_are_compared(ask: Ask, tmp_path):
     assert "class on" in page
 
 
+@pytest.mark.slow
 def test_a_fitted_imputer_has_a_page_with_a_slider_over_a_long_series(ask: Ask, tmp_path):
     for seed in (0, 1):
         Imputer(config=SMALL, seed=seed).fit(followers(20, seed=0), run=tmp_path / f"run{seed}")

@@ -28,6 +28,7 @@ def test_every_model_and_preset_has_a_description() -> None:
     assert set(PRESET_DESCRIPTIONS) == used
 
 
+@pytest.mark.slow
 def test_the_page_of_models_is_up_to_date() -> None:
     assert PAGE.read_text() == markdown(), "run: raindrop models --markdown > docs/models.md"
 
@@ -98,6 +99,7 @@ def test_ranges_are_those_that_the_configs_check() -> None:
     assert allowed["train.half_precision"] == "true | false"
 
 
+@pytest.mark.slow
 def test_every_setting_of_every_preset_is_listed_once_and_explained() -> None:
     for each in catalogue():
         for preset in each.presets:
@@ -110,6 +112,7 @@ def test_every_setting_of_every_preset_is_listed_once_and_explained() -> None:
     assert {f"slots.{field.name}" for field in fields(SlotsConfig)} <= set(own)
 
 
+@pytest.mark.slow
 def test_fewer_steps_than_the_presets_are_pointed_out(ask: Ask, tmp_path: Path) -> None:
     data = easy_table(60).write(tmp_path / "data")
     asked = ("train", data, "--split", "none", "--set", "train.soft_targets=0", "train.holdout=0")

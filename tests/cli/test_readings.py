@@ -45,6 +45,7 @@ def forecaster(data: Path) -> Path:
     return data.parent / "forecaster"
 
 
+@pytest.mark.slow
 def test_training_writes_a_run_with_its_split(imputer: Path, forecaster: Path) -> None:
     for run in (imputer, forecaster):
         parts = pl.read_parquet(run / "split.parquet")["part"].value_counts()
@@ -53,6 +54,7 @@ def test_training_writes_a_run_with_its_split(imputer: Path, forecaster: Path) -
     assert load(forecaster).horizon == 6
 
 
+@pytest.mark.slow
 def test_training_says_how_good_it_is_and_a_finished_run_can_be_resumed(ask: Ask, data: Path, tmp_path: Path) -> None:
     words = ("impute", "train", data, "--out", tmp_path / "run", "--seed", 3, *SET)
     code, shown, errors = ask(*words)
@@ -67,6 +69,7 @@ def test_training_says_how_good_it_is_and_a_finished_run_can_be_resumed(ask: Ask
     assert (tmp_path / "run/model.safetensors").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_one_long_series_is_trained_on_as_a_whole(ask: Ask, tmp_path: Path) -> None:
     wave_table(1, readings=1200, hours=1200).write(tmp_path / "plant")
     code, shown, errors = ask("impute", "train", tmp_path / "plant", "--out", tmp_path / "run", *SET)
@@ -113,6 +116,7 @@ def test_queries_come_from_a_grid_or_a_file(ask: Ask, data: Path, imputer: Path,
     assert (narrow["high"] - narrow["low"]).mean() < (on_grid["high"] - on_grid["low"]).mean()
 
 
+@pytest.mark.slow
 def test_a_table_of_dates_is_asked_and_answered_in_dates(ask: Ask, data: Path, imputer: Path, tmp_path: Path) -> None:
     table = EventTable.read(data)
     start = pl.datetime_range(pl.datetime(2024, 3, 1), pl.datetime(2024, 3, 1), eager=True)[0]
@@ -209,6 +213,7 @@ def test_samples_that_start_after_the_cutoff_are_left_out(ask: Ask, data: Path, 
     assert "leaving out 14 samples without a reading up to the cutoff" in shown
 
 
+@pytest.mark.slow
 def test_sensors_that_training_never_read_are_an_error_or_ignored(
     ask: Ask, data: Path, imputer: Path, tmp_path: Path
 ) -> None:
@@ -335,6 +340,7 @@ def test_a_mistake_is_one_message_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["imputer", "forecaster"])
 def test_a_report_on_the_test_samples_or_on_the_run_alone(
     kind: str, ask: Ask, data: Path, imputer: Path, forecaster: Path, tmp_path: Path

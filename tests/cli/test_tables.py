@@ -88,6 +88,7 @@ def test_an_imputer_is_trained_and_applied_on_a_wide_file(ask: Ask, tmp_path: Pa
     assert set(pl.read_csv(tmp_path / "r.csv")["sensor"]) == {"temp", "vib"}
 
 
+@pytest.mark.slow
 def test_the_cutoff_of_a_classifier_is_that_of_the_table(ask: Ask, tmp_path: Path) -> None:
     file, samples, *columns = long_csv(tmp_path)
     outcomes().with_columns(end=12.0).write_csv(samples)

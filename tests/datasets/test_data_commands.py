@@ -56,6 +56,7 @@ def test_several_sources_become_one_table(p19_folder: Path, tmp_path: Path) -> N
     assert "ICULOS" not in table.roles.statics
 
 
+@pytest.mark.slow
 def test_the_published_splits_of_a_download_are_written_into_the_table_folder(
     p12_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -75,6 +76,7 @@ def test_the_published_splits_of_a_download_are_written_into_the_table_folder(
     assert "did not write the published splits" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_pam_also_writes_splits_that_keep_subjects_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number in range(101, 106):
         write(tmp_path / "raw", {f"subject{number}.dat": pam_subject([(1, 200), (4, 200)], seed=number)})
@@ -154,6 +156,7 @@ def test_a_failed_download_is_one_message(
     assert "http://127.0.0.1:9/a: " in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_inspect_prints_the_overview_and_draws_a_picture(
     p12_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -198,6 +201,7 @@ def test_an_unknown_value_of_split_is_refused(table: EventTable) -> None:
         split_table(table, "nowhere.parquet:1", seed=0)
 
 
+@pytest.mark.slow
 def test_train_and_evaluate_use_a_split_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(0)
     names = [str(n) for n in range(60)]

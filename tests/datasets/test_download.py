@@ -126,6 +126,7 @@ def test_a_file_that_stays_corrupted_is_an_error_and_is_not_kept(server: FileSer
     assert not (fetcher.folder / ".a.bin.part").exists()
 
 
+@pytest.mark.slow
 def test_a_request_that_times_out_is_repeated(server: FileServer, fetcher: Fetcher) -> None:
     server.files["a.bin"] = CONTENT
     server.plans["a.bin"] = [delayed(0.8)]

@@ -69,6 +69,7 @@ def test_a_label_that_looks_like_an_id_or_is_mostly_missing_is_an_error() -> Non
 # ---------------------------------------------------------------- the search
 
 
+@pytest.mark.slow
 def test_trees_give_a_first_answer_beside_a_constant(tmp_path: Path) -> None:
     table = easy_table(80, classes=("ill", "well"))
     result = raindrop.auto(table, minutes=ONLY_TREES, run=tmp_path / "run")
@@ -111,6 +112,7 @@ def test_networks_and_their_blend_are_tried_within_the_time(
     assert len(unseen) in (16, 40)
 
 
+@pytest.mark.slow
 def test_quantities_and_several_labels_are_tried_too() -> None:
     table = easy_table(80)
     rng = np.random.default_rng(0)
@@ -163,6 +165,7 @@ def rising_table() -> EventTable:
     return EventTable.from_columns(["a"] * 200, time, ["u"] * 100 + ["v"] * 100, time)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["keyboard", "SIGTERM"])
 def test_a_search_that_is_stopped_has_the_best_so_far(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, how: str

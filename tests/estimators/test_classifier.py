@@ -110,6 +110,7 @@ def test_grid_search_runs_over_a_table() -> None:
     assert search.predict(table).shape == (96,)
 
 
+@pytest.mark.slow
 def test_cross_validation_takes_labels_from_the_table_or_from_y(table: EventTable) -> None:
     clf = quick(2)
     assert cross_val_score(clf, table, cv=2).shape == (2,)  # by the table's own labels
@@ -117,6 +118,7 @@ def test_cross_validation_takes_labels_from_the_table_or_from_y(table: EventTabl
     assert cross_val_score(clf, table, text, cv=2).shape == (2,)
 
 
+@pytest.mark.slow
 def test_cross_validation_scores_by_roc_auc() -> None:
     table = easy_table(96, classes=("ill", "well"))
     clf = quick(config=LEARNS)
@@ -127,6 +129,7 @@ def test_cross_validation_scores_by_roc_auc() -> None:
 # ---------------------------------------------------------------- predicting
 
 
+@pytest.mark.slow
 def test_what_was_learned_carries_over_to_new_samples(fitted: Classifier, fresh_table: EventTable) -> None:
     probability = fitted.predict_proba(fresh_table)
     assert probability.shape == (30, 2)
@@ -174,6 +177,7 @@ def test_labels_as_text_are_matched_to_classes_that_are_numbers(fitted: Classifi
     assert fitted.evaluate(text) == fitted.evaluate(fresh_table)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "classes", [("ill", "well"), (3, 7), (False, True), ("low", "middle", "high"), (2, 10, 1)], ids=str
 )
@@ -241,6 +245,7 @@ def with_rare_sensor(table: EventTable, samples: list[str]) -> EventTable:
     )
 
 
+@pytest.mark.slow
 def test_a_sensor_that_was_listed_but_never_read_in_training_is_unknown(
     table: EventTable, fresh_table: EventTable, tmp_path: Path
 ) -> None:
@@ -255,6 +260,7 @@ def test_a_sensor_that_was_listed_but_never_read_in_training_is_unknown(
         assert_close(lenient.predict_proba(rare), clf.predict_proba(fresh_table))
 
 
+@pytest.mark.slow
 def test_validation_samples_may_hold_a_sensor_that_training_never_reads(
     table: EventTable, fresh_table: EventTable
 ) -> None:
@@ -299,6 +305,7 @@ def test_an_empty_table_has_no_predictions_and_says_so_elsewhere(fitted: Classif
 # ---------------------------------------------------------------- learning
 
 
+@pytest.mark.slow
 def test_test_rows_never_influence_what_was_learned(table: EventTable) -> None:
     first, rest = table[:32], table[32:]
     spoiled = rest.where(pl.col("time") < 10)
@@ -313,6 +320,7 @@ def test_test_rows_never_influence_what_was_learned(table: EventTable) -> None:
         assert torch.equal(one, two)
 
 
+@pytest.mark.slow
 def test_the_scale_is_learned_from_training_samples_alone(table: EventTable) -> None:
     train, validation = table[:32], table[32:]
     shifted = EventTable.from_frames(
@@ -328,6 +336,7 @@ def test_the_scale_is_learned_from_training_samples_alone(table: EventTable) -> 
     assert held_out != quick(config={"train.holdout": 0.0}).fit(table).scaler_.to_dict()
 
 
+@pytest.mark.slow
 def test_validation_is_given_held_out_or_left_out(table: EventTable) -> None:
     given = quick().fit(table[:32], validation=table[32:])
     assert given.history_[0]["validation"] == pytest.approx(given.evaluate(table[32:]), abs=tolerance())
@@ -353,6 +362,7 @@ def test_with_y_the_validation_table_has_its_own_label(table: EventTable) -> Non
     assert clf.history_[0]["validation"] == pytest.approx(clf.evaluate(renamed), abs=tolerance())
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_model_and_no_global_random_state_is_touched(table: EventTable) -> None:
     found = []
     for drawn, seed in enumerate((0, np.int64(0), 1)):
@@ -447,6 +457,7 @@ def test_an_unknown_name_suggests_the_near_one(options: dict[str, Any], message:
     assert refused(Classifier(**options).fit, table, error=ConfigError) == message
 
 
+@pytest.mark.slow
 def test_a_run_is_logged_and_saved_and_a_failed_one_leaves_nothing(table: EventTable, tmp_path: Path) -> None:
     clf = quick(2).fit(table, run=tmp_path / "deep/run")
     names = ["checkpoint.safetensors", "log.jsonl", "model.json", "model.safetensors", "split.parquet"]
@@ -494,6 +505,7 @@ def test_a_loaded_model_is_the_estimator_that_was_saved(saved: Path, tmp_path: P
         assert loaded.model == model
 
 
+@pytest.mark.slow
 def test_a_loaded_model_can_be_saved_again_and_fitted_again(saved: Path, tmp_path: Path, table: EventTable) -> None:
     again = load(saved)
     again.save(tmp_path / "copy")

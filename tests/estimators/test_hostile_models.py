@@ -192,6 +192,7 @@ def test_a_short_or_missing_key_is_an_error_that_says_how_to_make_one(saved: Pat
         rd.load(saved, key=tmp_path / "none")
 
 
+@pytest.mark.slow
 def test_the_commands_sign_and_require_signatures(saved: Path, tmp_path: Path, capsys: Any) -> None:
     run = shutil.copytree(saved, tmp_path / "run")
     easy_table(24).write(tmp_path / "data")

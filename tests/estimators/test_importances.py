@@ -44,6 +44,7 @@ def table() -> EventTable:
     return easy_table(200, statics=("age", "ward"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["permutation", "occlusion"])
 def test_only_what_the_model_uses_is_important(table: EventTable, method: Any) -> None:
     frame = importances(MeanOfOne(), table, method=method)
@@ -76,6 +77,7 @@ def test_a_quantity_has_importances_too(table: EventTable) -> None:
     assert frame.filter(name="pressure")["importance"].item() > 0
 
 
+@pytest.mark.slow
 def test_more_permutations_make_the_same_mean_and_a_seed_repeats_it(table: EventTable) -> None:
     few, again = (importances(MeanOfOne(), table, repeats=2, seed=3) for _ in range(2))
     assert few.equals(again)

@@ -239,6 +239,7 @@ def test_baselines_are_fitted_saved_and_loaded_too(model, train, test, tmp_path)
         assert np.array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_a_run_of_an_imputer_can_be_loaded(train, test, tmp_path: Path):
     queries = test[1].drop("value")
     fitted = Imputer(config=SMALL).fit(train, run=tmp_path / "run")
@@ -248,6 +249,7 @@ def test_a_run_of_an_imputer_can_be_loaded(train, test, tmp_path: Path):
         assert np.array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_parameters_are_kept_as_they_came_and_cloned(train, test):
     config = dict(SMALL)
     first = Imputer("raindrop", config=config, seed=3)

@@ -77,6 +77,7 @@ def test_intervals_cover_as_much_of_fresh_readings_as_asked(model):
     assert metrics["coverage_95"] == pytest.approx(0.95, abs=0.02)
 
 
+@pytest.mark.slow
 def test_senders_are_the_other_sensors_with_weights_that_sum_to_at_most_1(small, test):
     visible, hidden = test
     queries = hidden.select("sample", "time", "sensor")[::-7]
@@ -92,6 +93,7 @@ def test_senders_are_the_other_sensors_with_weights_that_sum_to_at_most_1(small,
         without_messages.senders(visible, queries)
 
 
+@pytest.mark.slow
 def test_labels_are_never_used(train, test):
     rng = np.random.default_rng(0)
     queries = test[1].drop("value")
@@ -123,6 +125,7 @@ def test_samples_of_a_group_stay_together_when_some_are_held_out(train, monkeypa
     assert not training & held_out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "listed", [("same", "lead", "mirror"), ("mirror", "same"), ("other", "lead", "same", "mirror")]
 )
@@ -137,6 +140,7 @@ def test_a_validation_table_may_list_its_sensors_in_another_order_or_fewer_or_mo
         assert_close(fitted.history_[0]["validation"]["mae"], expected.history_[0]["validation"]["mae"], dtype="f4")
 
 
+@pytest.mark.slow
 def test_samples_without_readings_do_not_disturb_training(train, small):
     """Some batches have nothing but such samples."""
     gone = np.isin(np.repeat(np.arange(40), train.count), np.arange(1, 40, 2))
@@ -161,6 +165,7 @@ def test_a_table_without_readings_cannot_be_learned_from(train):
 # ---------------------------------------------------------------- one long series
 
 
+@pytest.mark.slow
 def test_one_long_series_is_learned_and_filled_like_many_short_ones(tmp_path):
     series = followers(1, hours=1200, seed=2)
     fitted = Imputer(config=SMALL | {"train.batch_readings": 1500}).fit(series)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
+import pytest
 import torch
 from closeness import assert_close
 from followers import SMALL, followers
@@ -57,6 +58,7 @@ def test_a_forecaster_in_training_sees_no_distant_reading_after_its_windows():
         assert float(batch.queries.time[batch.queries.sample == int(window)].min()) > seen.max()
 
 
+@pytest.mark.slow
 def test_a_long_series_validates_on_many_short_stretches_that_are_never_asked_for_in_training():
     series = followers(1, hours=1500, seed=4)
     fitted = Imputer(config=SMALL | {"train.batch_readings": 1500}).fit(series)

@@ -91,6 +91,7 @@ def test_trees_grow_with_the_objective_of_the_task(events: EventTable, engine: s
     assert kept["loss"] == pytest.approx(fitted.evaluate(events[:80])["deviance"], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_the_metric_of_the_task_chooses_the_epoch_and_is_in_the_report(events: EventTable, tmp_path: Path) -> None:
     config = {name: value for name, value in QUICK.items() if name != "train.metric"} | {"train.epochs": 4}
     fitted = EventRegressor(label="visits", config=config).fit(events[:90], validation=events[90:])
@@ -106,6 +107,7 @@ def test_the_metric_of_the_task_chooses_the_epoch_and_is_in_the_report(events: E
     np.testing.assert_array_equal(again.predict(events), fitted.predict(events))
 
 
+@pytest.mark.slow
 def test_the_commands_know_the_task(events: EventTable, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, run = str(events.write(tmp_path / "data")), str(tmp_path / "run")
     main(["train", data, "--out", run, "--task", "events", "--label", "visits", "--model", "trees"])

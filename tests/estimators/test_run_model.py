@@ -21,6 +21,7 @@ def fitted(request, table):
     return Classifier(config=QUICK, calibrate=request.param).fit(table, validation=table)
 
 
+@pytest.mark.slow
 def test_outputs_and_probabilities_are_those_of_predict_proba(fitted, table, monkeypatch):
     monkeypatch.setattr("raindrop.batch.collate.MAX_CELLS", 150)
     results = [(batch.num_samples, fitted.to_predictions(output)) for batch, output in fitted.run_model(table)]
@@ -62,6 +63,7 @@ def test_the_positive_class_is_the_last_of_two_and_none_of_more(fitted):
     assert three.positive_code_ is None
 
 
+@pytest.mark.slow
 def test_graphs_of_a_sample_without_readings_say_why_they_are_empty(table):
     fitted = Classifier(config=QUICK).fit(table, validation=table)
     nothing = table[:2].where(lambda events: np.zeros(len(events), dtype=bool))

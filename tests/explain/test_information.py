@@ -92,6 +92,7 @@ def repeating():
     return Classifier(config=config).fit(table), table
 
 
+@pytest.mark.slow
 def test_a_sensor_that_repeats_another_has_a_strong_edge_and_noise_has_none(repeating):
     classifier, table = repeating
     graph = information_graphs(classifier, table).mean()

@@ -83,6 +83,7 @@ def test_it_works_for_trees():
     assert sensor_contributions(trees, table)["contribution"].is_finite().all()
 
 
+@pytest.mark.slow
 def test_the_sensors_that_determine_the_label_contribute_most():
     table = easy_table(120)  # the first two sensors are higher in class 1, the third is noise
     result = sensor_contributions(Classifier("trees", preset="paper").fit(table), table)

@@ -92,6 +92,7 @@ def test_the_core_of_an_imputer_answers_as_its_model_does(table: EventTable, con
     assert_close(found, expected, roundings=4 * NETWORK, magnitude=10.0)
 
 
+@pytest.mark.slow
 def test_rows_behind_the_last_timestamp_and_values_not_observed_change_nothing(table: EventTable) -> None:
     estimator = shaken(Classifier(config=WITHOUT_TREES).fit(table))
     assert isinstance(estimator.model_, Raindrop)
@@ -107,6 +108,7 @@ def test_rows_behind_the_last_timestamp_and_values_not_observed_change_nothing(t
     assert_close(found, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", [Classifier(config=WITHOUT_TREES), Regressor(label="age", config=WITHOUT_TREES)])
 def test_scores_become_predictions_as_the_task_has_them(table: EventTable, estimator: Any) -> None:
     estimator.fit(table)

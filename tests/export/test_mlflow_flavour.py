@@ -33,6 +33,7 @@ def flat(table: rd.EventTable) -> pd.DataFrame:
     return pd.DataFrame(joined.to_dict(as_series=False))
 
 
+@pytest.mark.slow
 def test_pyfunc_predicts_from_a_frame_of_readings(model: rd.Classifier, table: rd.EventTable) -> None:
     predicted = PyFunc(model).predict(flat(table))
     assert predicted["sample"].tolist() == list(table.ids)

@@ -52,6 +52,7 @@ def test_a_mean_is_over_readings_not_over_samples():
     assert_close(row["in_class"], effects.total[labels, 2, 0].sum() / effects.count[labels, 0].sum(), dtype=np.float32)
 
 
+@pytest.mark.slow
 def test_permuted_labels_have_no_difference():
     rng = np.random.default_rng(1)
     found = 0
@@ -70,6 +71,7 @@ def test_a_class_that_only_varies_more_does_not_differ():
     assert found <= 3
 
 
+@pytest.mark.slow
 def test_samples_of_a_person_are_permuted_together():
     """Thirty people, ten samples each, alike: labels of people that say nothing must not look as if they did."""
     alone = together = 0
@@ -146,6 +148,7 @@ def table():
     return one_class_edge()
 
 
+@pytest.mark.slow
 def test_from_readings_alone_the_planted_edge_is_the_only_difference(table):
     result = rd.class_graphs(table)
     assert result.difference.edges().select("sender", "receiver").rows() == [("drive", "follows")]
@@ -155,6 +158,7 @@ def test_from_readings_alone_the_planted_edge_is_the_only_difference(table):
     assert result.graphs["off"]["other", "tracks"] > 0.5
 
 
+@pytest.mark.slow
 def test_from_readings_alone_permuted_labels_have_no_difference(table):
     rng = np.random.default_rng(0)
     people = rng.permutation(30) < 15
@@ -162,6 +166,7 @@ def test_from_readings_alone_permuted_labels_have_no_difference(table):
     assert rd.class_graphs(permuted, permutations=1000).difference.is_empty
 
 
+@pytest.mark.slow
 def test_samples_without_a_label_are_left_out_and_a_table_without_any_is_refused(table):
     some = table.samples.with_columns(label=pl.when(pl.col("sample") < "s010").then(None).otherwise(pl.col("label")))
     result = rd.class_graphs(rd.EventTable.from_frames(table.events(), some, label="label"), permutations=100)

@@ -26,6 +26,7 @@ def row(frame: pl.DataFrame, sender: str, receiver: str) -> dict:
     return frame.row(by_predicate=(pl.col("sender") == sender) & (pl.col("receiver") == receiver), named=True)
 
 
+@pytest.mark.slow
 def test_p_is_that_of_scipys_permutation_test():
     graphs, mask = some_graphs(14), np.arange(14) < 5
     graphs.weights[mask, 0, 1] += 0.4

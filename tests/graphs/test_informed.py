@@ -38,6 +38,7 @@ def graph(planted):
     return rd.sensor_graph(planted.table)
 
 
+@pytest.mark.slow
 def test_planted_edges_are_found_in_their_direction(planted, graph):
     score = recovery(graph.ranking(), planted.adjacency())
     assert score.auroc > 0.95
@@ -64,16 +65,19 @@ def test_weights_are_shares_of_what_is_explained(graph):
     assert (graph.scores.sum(0) <= 1 + 1e-6).all()
 
 
+@pytest.mark.slow
 def test_unrelated_random_walks_have_no_edges():
     graphs = [rd.sensor_graph(walks(seed)) for seed in range(4)]
     assert all(graph.is_empty for graph in graphs)
     assert "q-value up to 0.05" in graphs[0].describe_empty()
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_graph(planted, graph):
     assert rd.sensor_graph(planted.table).evidence.equals(graph.evidence)
 
 
+@pytest.mark.slow
 def test_the_order_of_samples_and_their_labels_do_not_matter():
     rng = np.random.default_rng(3)
     frames = []

@@ -77,6 +77,7 @@ def test_mixed_logits_are_the_average_of_log_odds_or_of_probabilities(share, of_
         assert_close(found[b], [x / sum(wanted) for x in wanted], dtype=np.float32)
 
 
+@pytest.mark.slow
 def test_its_parts_are_what_either_model_is_by_itself(fitted, alone, parts):
     data = fitted._collator(parts[2])
     for part, by_itself in zip((fitted.model_.raindrop, fitted.model_.trees), alone, strict=True):
@@ -142,6 +143,7 @@ def test_a_saved_blend_gives_identical_probabilities_and_notes(fitted, parts, tm
     assert {file.name for file in (tmp_path / "run").iterdir()} == {"model.safetensors", "model.json", "split.parquet"}
 
 
+@pytest.mark.slow
 def test_three_classes_and_one_readings_sample_are_mixed_too(tmp_path):
     training, validation = noisy(90, 1, (0, 1, 2)), noisy(60, 2, (0, 1, 2))
     clf = Classifier("blend", config=SMALL | {"train.epochs": 1}).fit(training, validation=validation)
@@ -151,6 +153,7 @@ def test_three_classes_and_one_readings_sample_are_mixed_too(tmp_path):
     np.testing.assert_array_equal(load(clf.save(tmp_path / "run")).predict_proba(validation), together)
 
 
+@pytest.mark.slow
 def test_a_run_stopped_after_an_epoch_and_resumed_ends_the_same(parts, tmp_path, monkeypatch):
     class Stopped(Exception):
         pass

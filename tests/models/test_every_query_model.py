@@ -144,6 +144,7 @@ def test_an_answer_does_not_depend_on_other_samples_or_their_order(model, table,
     assert_close(answers(model, replace(other, queries=asked)), together[rows], roundings=ROUNDINGS)
 
 
+@pytest.mark.slow
 @every_model
 def test_a_query_at_a_reading_is_answered_as_if_that_reading_were_not_there(model, batch):
     """Also where other sensors were read at the same time, and where the model has seen later readings."""

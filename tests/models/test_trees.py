@@ -74,6 +74,7 @@ def test_the_summaries_of_a_batch_are_those_of_its_scaled_table(table, make_batc
     assert found[0, 1, 0] == 0
 
 
+@pytest.mark.slow
 def test_details_are_what_a_loop_over_readings_finds(table, make_batch):
     batch = make_batch(table)
     found, whole = (part.numpy() for part in details_of(batch, recent=5.0))

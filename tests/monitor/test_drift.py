@@ -110,6 +110,7 @@ def test_another_rate_at_one_site_is_named_with_the_site(reference: Reference) -
     assert {alarm.group for alarm in alarms} == {"site south"}
 
 
+@pytest.mark.slow
 def test_few_untouched_draws_raise_an_alarm() -> None:
     pieces = Pieces.of(ward(1500, 5), SENSORS)
     draws, alarms = 60, 0

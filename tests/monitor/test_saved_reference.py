@@ -39,6 +39,7 @@ def new(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_saved_model_has_its_reference(run: Path) -> None:
     reference = rd.load(run).reference_
     assert reference.columns == ("label=1",)
@@ -64,6 +65,7 @@ def test_a_reference_of_another_shape_is_refused(run: Path) -> None:
             Reference.from_dict(about, arrays | {name: arrays[name][:0]}, reference.sensors, "hours")
 
 
+@pytest.mark.slow
 def test_a_model_saved_without_a_reference_says_what_to_do(run: Path, new: Path, tmp_path: Path, capsys) -> None:
     model = rd.load(run)
     model.reference_ = None

@@ -155,6 +155,7 @@ def test_a_position_must_be_a_number():
         sensor_places(["a"], pl.DataFrame({"sensor": ["a"], "x": ["here"], "y": [0]}))
 
 
+@pytest.mark.slow
 def test_the_policy_lets_the_page_s_own_style_work_and_no_other(browser, tmp_path):
     rows = [("<u>", "v", "lagged", 2.0, 0.2, 0.1, 0.3, 1e-4, 1e-3)]
     path = write_graph_page(a_graph(*rows), tmp_path / "graph.html")

@@ -53,6 +53,7 @@ def report(imputer: Imputer, table: EventTable) -> ReadingsReport:
 # ---------------------------------------------------------------- errors
 
 
+@pytest.mark.slow
 def test_the_errors_are_those_that_evaluate_gives_on_the_same_hidden_readings(report, imputer, table):
     scenarios = list(hide_in_gaps(imputer, table))
     assert [score.title for score in report.scores] == [scenario.title for scenario in scenarios]
@@ -204,6 +205,7 @@ def test_a_table_without_gaps_says_so():
     assert report.cases
 
 
+@pytest.mark.slow
 def test_a_model_without_messages_has_no_senders(table):
     silent = Imputer(config=QUICK | {"model.messages": False}).fit(wave_table(), validation=wave_table(6, seed=9))
     for model in (silent, Imputer("nearest").fit(wave_table())):
@@ -212,6 +214,7 @@ def test_a_model_without_messages_has_no_senders(table):
         assert all(gap.senders == [] for case in report.cases for each in case.filled for gap in each.gaps)
 
 
+@pytest.mark.slow
 def test_a_long_series_is_shown_in_windows_and_thinned(imputer):
     long = wave_table(1, readings=4000, hours=4000.0, seed=4)
     long = long.where(~((long.sensor == 1) & (long.time > 1000) & (long.time < 1900)))

@@ -30,6 +30,7 @@ def requests(model: rd.Classifier, *, factor: float = 1.0) -> list[rd.EventTable
     return [replace(table[at : at + 1], sensors=model.scaler_.sensors) for at in range(len(table))]
 
 
+@pytest.mark.slow
 def test_samples_of_single_requests_are_counted_in_groups(model: rd.Classifier) -> None:
     now = [0.0]
     drift = DriftGauges(model, clock=lambda: now[0])

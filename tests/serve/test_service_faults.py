@@ -133,6 +133,7 @@ def test_a_log_on_a_full_disk_stops_nothing(service):
     assert b"raindrop_log_lines_lost_total" in service.get("/metrics").body
 
 
+@pytest.mark.slow
 def test_malformed_bodies_get_their_codes_and_good_ones_their_answers(service):
     rng, seen = random.Random(1), set()
     for body in itertools.islice(malformed(0), 150):

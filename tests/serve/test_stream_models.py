@@ -47,6 +47,7 @@ def test_every_classifier_scores_a_stream_as_a_table(name, table):
     np.testing.assert_allclose(found.probabilities, model.predict_proba(table[:6]), rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_regression_and_several_labels_are_scored_with_their_intervals(table):
     regressor = rd.Regressor(label="days", config=QUICK | {"train.epochs": 1, "train.metric": "mae"}).fit(table)
     found = streamed(regressor, table[:6]).scores(table.ids[:6], coverage=0.8)

@@ -76,6 +76,7 @@ def test_after_kill_9_and_replay_nothing_is_lost_and_nothing_counts_twice(classi
         assert_same(stream, pushed(rd.Stream(classifier), range(1, stream.offset + 1)))
 
 
+@pytest.mark.slow
 def test_killed_at_every_file_operation_it_has_every_push_once(classifier, tmp_path, monkeypatch):
     monkeypatch.setattr(state_folder, "MIN_JOURNAL", 300)
     (folder := tmp_path / "stream").mkdir()

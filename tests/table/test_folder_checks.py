@@ -73,6 +73,7 @@ def test_what_can_be_no_reading_is_noticed_however_large_the_file(name, value, m
         EventTable.read(large)
 
 
+@pytest.mark.slow
 def test_of_very_long_arrays_blocks_from_end_to_end_are_checked(large, monkeypatch):
     monkeypatch.setattr(checks, "BLOCK", 2)
     monkeypatch.setattr(checks, "WHOLE_BLOCKS", 4)
@@ -93,6 +94,7 @@ def test_of_very_long_arrays_blocks_from_end_to_end_are_checked(large, monkeypat
     assert 6 <= len(noticed) <= 8
 
 
+@pytest.mark.slow
 def test_every_byte_is_compared_on_request(large, capsys):
     main(["inspect", str(large)])
     assert checks.CHECKED in capsys.readouterr().out

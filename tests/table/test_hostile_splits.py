@@ -46,6 +46,7 @@ BOMBS: dict[str, Callable[[], bytes]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_pickle_that_would_grow_is_refused_at_once(name: str, tmp_path: Path) -> None:
     path = npy(tmp_path / "split_1.npy", BOMBS[name]())
@@ -63,6 +64,7 @@ def test_a_header_that_announces_more_than_the_file_holds_is_refused(shape: str,
         read_positions(path)
 
 
+@pytest.mark.slow
 def test_every_damage_to_a_split_by_ids_is_a_split_or_a_sentence(tmp_path: Path) -> None:
     path, rng, refused = tmp_path / "splits.parquet", np.random.default_rng(0), 0
     ids = [f"sample {at}" for at in range(60)]

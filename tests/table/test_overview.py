@@ -98,6 +98,7 @@ def test_class_balance_counts_missing_labels_too() -> None:
     assert overview(tiny()).labels.rows() == [("0", 1, 1 / 3), ("1", 1, 1 / 3), (None, 1, 1 / 3)]
 
 
+@pytest.mark.slow
 def test_missingness_predicts_a_label_that_shows_in_the_counts() -> None:
     result = missingness(labelled_table(by_counts=True))
     assert result.auroc is not None
@@ -113,6 +114,7 @@ def test_missingness_sees_which_sensor_was_read() -> None:
     assert missingness(EventTable.from_frames(events, samples)).auroc == 1.0
 
 
+@pytest.mark.slow
 def test_missingness_never_sees_a_value() -> None:
     with_values = missingness(labelled_table(by_counts=False, by_values=True))
     without = missingness(labelled_table(by_counts=False))
@@ -125,6 +127,7 @@ def test_missingness_uses_a_stratified_subset_of_a_large_table() -> None:
     assert missingness(labelled_table(by_counts=True), max_samples=100).samples == pytest.approx(100, abs=2)
 
 
+@pytest.mark.slow
 def test_missingness_keeps_groups_apart() -> None:
     """A label that depends on the group alone cannot be predicted for a group outside training."""
     table = labelled_table(by_counts=False, samples=400, group=True)
@@ -179,6 +182,7 @@ def test_the_reason_is_given_where_missingness_cannot_be_estimated(labels: list[
     assert missingness(unlabelled).reason == "the table has no label"
 
 
+@pytest.mark.slow
 def test_several_classes_are_averaged_one_versus_rest() -> None:
     table = labelled_table(by_counts=True)
     table = table.with_labels([f"class {n % 3}" for n in range(300)])
@@ -193,6 +197,7 @@ def printed(table: EventTable) -> str:
     return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
 
+@pytest.mark.slow
 def test_the_terminal_shows_every_part_of_the_overview() -> None:
     text = printed(labelled_table(by_counts=True))
     for words in ("samples", "300", "sensors", "density", "Label 'label'", "AUROC of", "interval in hours"):
@@ -211,6 +216,7 @@ def test_a_picture_is_written_in_the_format_of_its_suffix(tmp_path: Path, kind: 
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
+@pytest.mark.slow
 def test_a_table_without_a_single_reading_has_an_overview(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     empty = tiny().where(np.zeros(4, dtype=bool))
@@ -221,6 +227,7 @@ def test_a_table_without_a_single_reading_has_an_overview(tmp_path: Path) -> Non
     about.save(tmp_path / "empty.png")
 
 
+@pytest.mark.slow
 def test_dollar_signs_in_names_are_drawn_as_they_are(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     samples = {"sample": ["a", "b"], "$\\bad$": ["$\\worse$", "x"]}
@@ -258,6 +265,7 @@ def test_a_dollar_in_a_name_is_no_formula(name, tmp_path):
     overview(table).save(tmp_path / "a.svg")
 
 
+@pytest.mark.slow
 def test_intervals_that_differ_by_rounding_alone_are_drawn(tmp_path):
     table = EventTable.from_columns(["a"] * 200, [at / 7 for at in range(200)], ["x"] * 200, [1.0] * 200)
     overview(table).save(tmp_path / "a.png")

@@ -127,6 +127,7 @@ def test_anything_but_three_lists_of_integers_is_refused(tmp_path: Path, payload
         Split.read(npy(tmp_path / "a_split1.npy", payload), 1)
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_a_clear_error_wherever_the_damage_is(tmp_path: Path) -> None:
     path = npy(tmp_path / "a_split1.npy", object_array(*PARTS))
     content = path.read_bytes()
@@ -159,6 +160,7 @@ def test_positions_require_the_order_of_the_cohort(tmp_path: Path) -> None:
         split.apply(table[:9])
 
 
+@pytest.mark.slow
 def test_unknown_overlapping_and_missing_samples_are_errors(tmp_path: Path, parquet: Path) -> None:
     split = Split.read(parquet, 1)
     with pytest.raises(DataError, match=r"1 of 2 samples of the part 'test' are not in the table \(first: '109'\)"):
@@ -194,6 +196,7 @@ def test_a_wrong_number_or_file_is_an_error_that_lists_the_options(tmp_path: Pat
         Split.read(tmp_path / "part.parquet", 1)
 
 
+@pytest.mark.slow
 def test_a_split_can_be_saved_and_read_again(tmp_path: Path) -> None:
     table = small_table([str(n) for n in range(40)])
     splits = {seed: Split.from_tables(table.split(seed=seed)) for seed in (1, 2)}

@@ -11,6 +11,7 @@ from raindrop.table.splits import stratified_parts
 SHARES = (0.8, 0.1, 0.1)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(strata=st.lists(st.integers(0, 4), min_size=40, max_size=200), seed=st.integers(0, 5))
 def test_every_position_is_in_exactly_one_part(strata, seed):
@@ -18,6 +19,7 @@ def test_every_position_is_in_exactly_one_part(strata, seed):
     assert sorted(np.concatenate(parts)) == list(range(len(strata)))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(strata=st.lists(st.integers(0, 4), min_size=40, max_size=200), seed=st.integers(0, 5))
 def test_each_part_has_its_share_overall_and_of_every_stratum(strata, seed):
@@ -51,6 +53,7 @@ def test_a_split_touches_no_global_random_state():
     assert np.array_equal(before, np.random.get_state()[1])  # noqa: NPY002
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(groups=st.lists(st.integers(0, 30), min_size=20, max_size=150), seed=st.integers(0, 5), data=st.data())
 def test_a_group_is_never_divided_and_no_part_is_empty(groups, seed, data):

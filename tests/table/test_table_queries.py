@@ -196,6 +196,7 @@ def test_gaps_are_asked_for_at_the_typical_interval_of_each_sensor(table, interv
     assert same_queries(in_gaps(table, np.array(interval)), loop_over_gaps(table, interval))
 
 
+@pytest.mark.slow
 def test_gaps_of_a_random_table_equal_the_loop(make_table):
     table = make_table(samples=9, sensors=4, times=20, observed=0.6)
     interval = [1.0, 2.5, 6.0, 0.4]

@@ -53,6 +53,7 @@ def test_metrics_of_quantities_count_repeated_samples_too(name):
         assert weighted[draw] == pytest.approx(METRICS[name](truth[again], predicted[again]), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_the_interval_is_as_wide_as_the_metric_scatters_over_new_samples():
     truth, probability = scored(400, 2)
     held = bootstrap(truth, probability, "auroc", "accuracy", draws=2000)

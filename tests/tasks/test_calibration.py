@@ -131,6 +131,7 @@ def parts():
     return [t.with_labels(np.where(rng.random(len(t)) < 0.3, 1 - t.labels, t.labels)) for t in tables]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["temperature", "isotonic"])
 def test_every_probability_that_leaves_the_classifier_is_calibrated(parts, method: str, tmp_path: Path) -> None:
     training, validation = parts

@@ -58,6 +58,7 @@ def test_the_positive_class_is_the_last_in_order_unless_chosen():
     assert classes(3).title("auprc") == "AUPRC"
 
 
+@pytest.mark.slow
 def test_metrics_are_about_the_chosen_class_and_a_saved_model_remembers_it(tmp_path):
     table = easy_table(60, classes=("event", "none"))
     rare = table[np.r_[0:20:2, 1:60:2]]  # 10 events, 30 others
@@ -136,6 +137,7 @@ def test_impossible_class_weights_are_named(weight, message):
         Classifier(class_weight=weight).fit(easy_table(20))
 
 
+@pytest.mark.slow
 def test_a_sample_weight_of_zero_is_a_sample_that_is_not_there():
     table = easy_table(60)
     wrong = table.labels.copy()

@@ -52,6 +52,7 @@ def test_a_class_is_in_the_set_iff_it_is_as_probable_as_the_threshold() -> None:
     assert not np.array_equal(found, each)
 
 
+@pytest.mark.slow
 def test_over_many_draws_the_right_class_is_covered_as_often_as_promised() -> None:
     """With 24 validation samples and coverage 0.8 exactly 20 / 25 of new samples, in expectation."""
     rng = np.random.default_rng(3)
@@ -103,6 +104,7 @@ def fitted(parts):
     return Classifier(config=QUICK, calibrate="temperature").fit(parts[0], validation=parts[1])
 
 
+@pytest.mark.slow
 def test_sets_come_from_the_calibrated_validation_probabilities_and_are_saved(parts, fitted, tmp_path: Path) -> None:
     codes = (parts[1].labels == "yes").astype(np.int64)
     _, half = calibration_halves(codes, parts[1], 0)  # the other half fitted the temperature
@@ -129,6 +131,7 @@ def test_the_table_says_which_classes_are_possible_and_where_to_abstain(parts, f
     assert fitted.predict_table(parts[2]).frame().columns == back.columns[:4]
 
 
+@pytest.mark.slow
 def test_without_validation_samples_there_are_no_sets(parts, tmp_path: Path) -> None:
     clf = Classifier(config=QUICK | {"train.holdout": 0.0, "train.epochs": 1}).fit(parts[0])
     for fitted in (clf, load(clf.save(tmp_path / "run"))):
@@ -138,6 +141,7 @@ def test_without_validation_samples_there_are_no_sets(parts, tmp_path: Path) -> 
         clf.predict_table(parts[2], by_class=True)
 
 
+@pytest.mark.slow
 def test_asked_for_ninety_percent_sets_after_isotonic_calibration_cover_ninety_percent() -> None:
     """Fitted on the samples that calibrated the probabilities, they covered 0.77 with 50 validation samples."""
     rng = np.random.default_rng(0)

@@ -138,6 +138,7 @@ def test_soft_targets_are_used_for_the_squared_loss_alone():
     assert Regression.learn(table, ["days"], "absolute").soft_targets(scores, table.labels[:, None], 0.7) is None
 
 
+@pytest.mark.slow
 def test_scikit_learn_clones_a_regressor_and_scores_it_by_r2():
     table = stays(60)
     fitted = clone(Regressor(label="days", loss="squared", config=CONFIG, preset="paper")).fit(table)
@@ -175,6 +176,7 @@ def test_impossible_arguments_are_named():
         Regressor(label="days", config={"train.metric": "auroc"}).fit(table)
 
 
+@pytest.mark.slow
 def test_an_empty_table_has_no_predictions():
     table = stays(20)
     model = Regressor("trees", label=["days", "grams"]).fit(table)

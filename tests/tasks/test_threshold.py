@@ -91,6 +91,7 @@ def noisy():
     return table.with_labels(labels).split((0.5, 0.25, 0.25), seed=0)
 
 
+@pytest.mark.slow
 def test_predictions_decisions_and_metrics_follow_the_threshold_also_after_loading(noisy, tmp_path) -> None:
     train, val, test = noisy
     plain = Classifier("trees", config=TREES, positive="event").fit(train, validation=val)
@@ -141,6 +142,7 @@ def test_a_threshold_needs_two_classes_and_validation_samples(tmp_path) -> None:
         Classifier("trees", config={"train.holdout": 0.0}, threshold=Sensitivity(0.9)).fit(easy_table(60))
 
 
+@pytest.mark.slow
 def test_a_network_keeps_its_threshold_when_it_is_resumed(tmp_path) -> None:
     table = easy_table(60)
     clf = Classifier(preset="paper", config=QUICK, threshold=Sensitivity(0.9))

@@ -40,6 +40,7 @@ def classifier(**changes: Any) -> Classifier:
     return Classifier(preset="paper", config=QUICK | {name.replace("__", "."): v for name, v in changes.items()})
 
 
+@pytest.mark.slow
 def test_a_callback_sees_the_metrics_of_every_epoch() -> None:
     watch = Watch()
     clf = classifier().fit(easy_table(60), callbacks=[watch])
@@ -101,6 +102,7 @@ def test_without_mlflow_an_error_names_the_extra(monkeypatch: pytest.MonkeyPatch
 # ---------------------------------------------------------------- a time limit
 
 
+@pytest.mark.slow
 def test_a_time_limit_ends_training_and_its_schedule() -> None:
     started = time.monotonic()
     clf = classifier(train__epochs=100_000, train__minutes=1 / 60, train__schedule="cosine").fit(easy_table(60))
@@ -112,6 +114,7 @@ def test_a_time_limit_ends_training_and_its_schedule() -> None:
 # ---------------------------------------------------------------- longer and continued training
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_extended_by_more_epochs(tmp_path: Path) -> None:
     table = easy_table(60)
     first = classifier().fit(table, run=tmp_path / "run")
@@ -125,6 +128,7 @@ def test_a_finished_run_is_extended_by_more_epochs(tmp_path: Path) -> None:
     assert again.history_ == longer.history_
 
 
+@pytest.mark.slow
 def test_a_run_is_not_extended_with_other_settings(tmp_path: Path) -> None:
     table = easy_table(60)
     classifier().fit(table, run=tmp_path / "run")
@@ -132,6 +136,7 @@ def test_a_run_is_not_extended_with_other_settings(tmp_path: Path) -> None:
         classifier(train__epochs=5, train__learning_rate=0.01).fit(table, run=tmp_path / "run", resume=True)
 
 
+@pytest.mark.slow
 def test_training_goes_on_from_another_model_on_another_table() -> None:
     here, there = easy_table(96, seed=0), easy_table(96, seed=1, prefix="t")
     first = classifier(train__epochs=12).fit(here)
@@ -143,6 +148,7 @@ def test_training_goes_on_from_another_model_on_another_table() -> None:
     assert tuned.identity_ != fresh.identity_
 
 
+@pytest.mark.slow
 def test_a_start_that_does_not_fit_is_an_error() -> None:
     table = easy_table(60)
     first = classifier().fit(table)

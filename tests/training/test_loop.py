@@ -299,6 +299,7 @@ def test_readings_are_dropped_in_training_and_never_in_validation(
 # ---------------------------------------------------------------- seeds
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others(learning: Collator, checking: Collator) -> None:
     found = []
     for seed in (3, 3, 4):

@@ -26,6 +26,7 @@ with run_folder(Path(sys.argv[1])):
 """
 
 
+@pytest.mark.slow
 def test_a_folder_belongs_to_one_process_until_that_one_ends_in_whatever_way(tmp_path: Path) -> None:
     run = tmp_path / "run"
     table = easy_table(24)

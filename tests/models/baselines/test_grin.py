@@ -94,6 +94,7 @@ def readings_of(batch, b, sign=1):
     }
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_both_stages_are_the_equations(model, batch):
     powers = [model.adjacency()]
@@ -109,6 +110,7 @@ def test_both_stages_are_the_equations(model, batch):
                 assert_close(one, other, roundings=256)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 @pytest.mark.parametrize("t", [None, 12.34, 70.0])
 def test_the_median_joins_both_directions(model, batch, t):

@@ -31,6 +31,7 @@ def elements(model, batch, b):
     return torch.stack(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("context", ["whole", "cumulative"])
 def test_a_sample_is_its_attended_set(table, batch, make_spec, context):
     """Eq. 1 and 3-4. For the whole set, any function f' of it as context must give the same result."""

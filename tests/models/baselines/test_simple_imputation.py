@@ -104,6 +104,7 @@ def test_samples_without_readings_have_no_correlations(table):
     assert (correlations(Collator(empty, Scaler.fit(table)), len(SENSORS)) == -1).all()
 
 
+@pytest.mark.slow
 def test_the_nearest_sensors_are_averaged_by_their_correlation(fitted, batch, table):
     model, interval = fitted("nearest"), torch.from_numpy(typical_intervals(table))
     found = model(batch).scores[:, 0]

@@ -70,6 +70,7 @@ def test_a_reading_changes_the_receiver_at_its_time_iff_the_edge_remains(build, 
     assert cases == {True, False}
 
 
+@pytest.mark.slow
 def test_an_embedding_changes_the_receiver_at_its_time_iff_the_edge_remains(build, batch):
     model = build({"graph.senders": "embedded"})
     p, h, layer = time_encoding(model, batch), model.embed(batch).detach(), model.layers[-1]
@@ -88,6 +89,7 @@ def test_an_embedding_changes_the_receiver_at_its_time_iff_the_edge_remains(buil
     assert cases == {True, False}
 
 
+@pytest.mark.slow
 def test_a_reading_changes_another_sensors_embedding_iff_the_edge_remains(build, batch):
     """From the value to z, including pruning: the nudge changes edge weights, but not which edges are pruned."""
     model = build({"graph.senders": "observed"})
@@ -104,6 +106,7 @@ def test_a_reading_changes_another_sensors_embedding_iff_the_edge_remains(build,
         assert torch.equal(differs(before, sensor_embeddings(model, nudged)), expected)
 
 
+@pytest.mark.slow
 def test_with_embedded_senders_a_reading_reaches_the_sensors_within_two_hops_and_no_others(build, batch):
     """In layer 1 every sensor w without a reading at that time receives from u; in layer 2, v from w iff w -> v."""
     model = build({"graph.senders": "embedded"}, prune=0.8)

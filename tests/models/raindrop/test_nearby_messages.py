@@ -129,6 +129,7 @@ def loop_message(layer: NearbyMessages, batch: Batch, terms: dict[int, list[tupl
 # ------------------------------------------------------------------ equal to the loops
 
 
+@pytest.mark.slow
 @SIDES
 @torch.no_grad()
 def test_messages_agreement_and_edges_equal_loops_over_senders(build, batch, sides):
@@ -160,6 +161,7 @@ def test_messages_agreement_and_edges_equal_loops_over_senders(build, batch, sid
     assert_close(received.edges, edges / count.clamp_min(1)[:, None], roundings=ONE_SUM)
 
 
+@pytest.mark.slow
 def test_decaying_averages_equal_loops_and_have_their_gradient(batch):
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(len(batch.value), 2, 3, generator=generator, dtype=torch.float64, requires_grad=True)

@@ -137,6 +137,7 @@ def test_an_answer_does_not_depend_on_what_else_is_asked(build, batch, settings,
     assert output.senders is None or len(output.senders) == len(expected)
 
 
+@pytest.mark.slow
 @every_variant
 def test_the_asked_reading_does_not_influence_its_own_answer(build, batch, settings):
     model, queries = build(settings), batch.queries
@@ -228,6 +229,7 @@ def test_every_parameter_gets_a_gradient(build, table, batch, settings):
         assert parameter.grad.any(), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"pair_rank": 2, "members": 2}, {"messages": False}])
 def test_one_batch_can_be_learned_by_heart(build, table, batch, settings):
     batch = with_targets(some(batch, torch.randperm(len(batch.queries))[:24]))
