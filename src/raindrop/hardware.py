@@ -72,12 +72,15 @@ def preferred_threads() -> int:
     return 1 if current in _usual_threads() else current
 
 
+def usable_cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 @cache
 def _usual_threads() -> set[int]:
     """What torch may start with here: all cores, those this process may use, or one for every two (hyper-threads)."""
-    cores = {os.cpu_count() or 1}
-    if hasattr(os, "sched_getaffinity"):
-        cores.add(len(os.sched_getaffinity(0)))
+    cores = {os.cpu_count() or 1, usable_cores()}
     return cores | {max(1, number // 2) for number in cores}
 
 

@@ -15,8 +15,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from command_line import Ask
-from cyclopts import App
+from command_line import Ask, commands_of
 from data_shapes import SHAPES
 from followers import SMALL, followers
 from kill_points import State, kill_before, overwrite_out, recorded, visible
@@ -318,17 +317,6 @@ def test_of_two_files_the_named_one_comes_last(name: str, places: dict[str, Path
     assert "exists already" in errors
     assert (other / first).read_text() == "of someone else"
     assert [path.name for path in other.iterdir()] == [first]
-
-
-def commands_of(group: App, before: str = "") -> Iterator[str]:
-    """The names of all commands of the command line."""
-    for name in group:
-        if not name.startswith("-"):
-            inner = [each for each in group[name] if not each.startswith("-")]
-            if inner and name != "convert":  # one command for each data set, made by one function
-                yield from commands_of(group[name], f"{before}{name} ")
-            else:
-                yield f"{before}{name}"
 
 
 def test_every_command_is_killed_or_writes_nothing(places: dict[str, Path], ask: Ask, tmp_path: Path) -> None:

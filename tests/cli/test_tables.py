@@ -221,7 +221,7 @@ def test_prepare_writes_a_table_and_says_what_was_left_out(
     (tmp_path / "a.csv").write_text("machine,hours,name,x\n" + rows)
     code, shown, errors = ask("prepare", tmp_path / "a.csv", "--out", tmp_path / "out", *COLUMNS)
     assert code == 0, errors
-    assert "left out 1 readings without a value" in shown
+    assert "left out 1 reading: without a value" in shown
     assert "EventTable(5 samples, 1 sensors, 39 readings)" in shown
     assert len(EventTable.read(tmp_path / "out", verify=True)) == 5
 

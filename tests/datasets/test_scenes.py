@@ -88,9 +88,14 @@ def test_a_seed_repeats_a_scene_and_another_one_does_not(make: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "asked"),
-    [(ward, {"num_samples": 1}), (machine, {"num_sensors": 1}), (stations, {"gaps": 0.95}), (stations, {"seed": -1})],
+    ("make", "asked", "message"),
+    [
+        (ward, {"num_samples": 1}, "at least 2 samples, not 1"),
+        (machine, {"num_sensors": 1}, "at least 1 shift and 2 sensors"),
+        (stations, {"gaps": 0.95}, "share of gaps below 0.9"),
+        *((make, {"seed": -1}, "seed=-1: a seed is a whole number, 0 or above") for make in (ward, machine, stations)),
+    ],
 )
-def test_a_scene_that_cannot_be_made_is_refused(make: Any, asked: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="seed from 0 on"):
+def test_a_scene_that_cannot_be_made_is_refused(make: Any, asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         make(**asked)

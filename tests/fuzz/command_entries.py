@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pytest
 from followers import SENSORS
 from hostile import CELLS, Home, Rng, command, damage, mutate, pick
 from refusal import is_sound
+from small_blocks import read_in_small_pieces
 
 from raindrop.files import content_checksum
 from raindrop.table.event_table import EventTable
@@ -54,7 +56,8 @@ def options_of(rng: Rng, *names: str, share: float = 0.4) -> list[str]:
     return words
 
 
-def import_files(rng: Rng, home: Home) -> str:
+def damaged_files(rng: Rng, home: Home) -> tuple[Path, list[str]]:
+    """A copy of files in one of many shapes, one of them often damaged, and the words that import them."""
     source, words = home.shapes[pick(sorted(home.shapes), rng)]
     folder = home.fresh(source)
     words = [word.replace(str(source), str(folder)) for word in words]
@@ -73,12 +76,32 @@ def import_files(rng: Rng, home: Home) -> str:
             path.write_bytes(damage(content, rng))
     if rng.random() < 0.4:
         words = [word for word in words if rng.random() < 0.9]
+    return folder, words
+
+
+def import_files(rng: Rng, home: Home) -> str:
+    folder, words = damaged_files(rng, home)
     more = ["--wide", "--time-unit=days", "--time-unit=x", "--duplicates=mean", "--missing=drop", "--missing=error"]
     more += ["--sample=when", "--label=machine", "--group=nothing", "--window=-1", "--codes=temp", "--cutoff=hours"]
     words += [word for word in more if rng.random() < 0.08]
     out = folder / "imported"
     command("import", *words, "--out", out)
     is_sound(EventTable.read(out, verify=True))
+    return ""
+
+
+def prepare_files(rng: Rng, home: Home) -> str:
+    """In pieces and buckets of a few rows; what it makes of files is what `import` makes of them."""
+    folder, words = damaged_files(rng, home)
+    with pytest.MonkeyPatch.context() as patch:
+        read_in_small_pieces(patch)
+        command("prepare", *words, "--out", folder / "prepared")
+    prepared = EventTable.read(folder / "prepared", verify=True)
+    is_sound(prepared)
+    command("import", *words, "--out", folder / "imported")
+    whole = EventTable.read(folder / "imported")
+    if sorted(prepared.ids) != sorted(whole.ids) or not prepared[whole.ids].events().equals(whole.events()):
+        return "prepare and import differ"
     return ""
 
 
@@ -244,6 +267,7 @@ def inspect_table(rng: Rng, home: Home) -> str:
 
 COMMAND_ENTRIES: dict[str, Callable[[Rng, Home], str]] = {
     "import": import_files,
+    "prepare": prepare_files,
     "export-table": export_table,
     "inspect": inspect_table,
     "predict, evaluate, explain": use_of_model,

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 from command_entries import COMMAND_ENTRIES, COMMAND_SHARES
+from command_line import commands_of
 from hostile import CELLS, KEY, VALUES, Home, RefusedError, Rng, command, damage, mutate, pick
 from learnable import QUICK
 from refusal import is_sound
@@ -25,6 +26,7 @@ from stream_entries import STREAM_ENTRIES
 
 import raindrop as rd
 from raindrop import config as configs
+from raindrop.cli.app import app
 from raindrop.datasets.download import Fetcher
 from raindrop.datasets.publishers import Listing, Remote
 from raindrop.errors import RaindropError
@@ -219,8 +221,7 @@ def toml_file(rng: Rng, home: Home) -> str:
 
 
 def command_line(rng: Rng, home: Home) -> str:
-    names = "train evaluate predict inspect report sign fit graph import export-table explain models settings benchmark"
-    names = [*names.split(), "impute train", "impute apply", "forecast train", "forecast apply", "convert", "download"]
+    names = sorted(commands_of(app))
     options = "--out --set --split --seed --part --label --key --model --coverage --threads --hide-sensors --every"
     options += " --horizon --unknown-sensors --verify --group --statics --device --task --minutes --q --format --wide"
     options += (
@@ -246,8 +247,8 @@ def command_line(rng: Rng, home: Home) -> str:
     values += ["é", "-", "--", "regression", "nowhere", str(home.data), str(home.run), str(home.gaps), "csv", "hours"]
     rest = [*options.split(), *values, str(home.fresh() / "o")]
     words = pick(names, rng).split() + [pick(rest, rng) for _ in range(int(rng.integers(0, 6)))]
-    if words[0] in ("download", "fit", "benchmark") or "train" in words:
-        words.append("--nothing")  # neither trains nor fetches
+    if words[0] in ("download", "fit", "benchmark", "tune", "serve", "demo") or "train" in words:
+        words.append("--nothing")  # neither trains nor fetches nor serves
     return command(*words)
 
 

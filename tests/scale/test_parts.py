@@ -59,7 +59,7 @@ def test_a_part_has_the_predictions_and_columns_of_the_whole_table(kind):
     whole = estimator.fit(table).predict_table(table).frame()
     for part in cut_samples(table.count, 10, 10**6):
         events, samples = part_frames(table, part)
-        scored = rd.scale.score_part(estimator, events.to_arrow(), samples.to_arrow(), sensors=table.sensors)
+        scored = rd.scale.score_part(estimator, events.to_arrow(), samples.to_arrow(), sensors=table.sensors).frame()
         assert scored.schema == whole.schema
         for name, column in whole[part.start : part.stop].to_dict().items():
             if column.dtype.is_float():
@@ -78,7 +78,7 @@ def test_rows_in_any_order_with_attributes_beside_the_readings_are_scored_alike(
     estimator, table = fitted
     beside = table.events().join(table.samples.select("sample", "age", "ward"), on="sample")
     mixed = beside.with_columns(pl.col("sensor").cast(pl.String)).sample(fraction=1.0, shuffle=True, seed=0)
-    scored = rd.scale.score_part(estimator, mixed.to_arrow())
+    scored = rd.scale.score_part(estimator, mixed.to_arrow()).frame()
     assert scored.sort("sample").equals(estimator.predict_table(table).frame().sort("sample"))
 
 
@@ -86,9 +86,11 @@ def test_coverage_and_time_unit_are_those_that_are_given():
     table = easy_table(24)
     estimator = Classifier(config=QUICK).fit(table)
     minutes = table.in_unit("minutes")
-    scored = rd.scale.score_part(estimator, minutes.events(), minutes.samples, time_unit="minutes", coverage=0.8)
+    scored = rd.scale.score_part(
+        estimator, minutes.events(), minutes.samples, time_unit="minutes", coverage=0.8
+    ).frame()
     assert scored.equals(estimator.predict_table(minutes, coverage=0.8).frame())
-    as_hours = rd.scale.score_part(estimator, minutes.events(), minutes.samples, coverage=0.8)
+    as_hours = rd.scale.score_part(estimator, minutes.events(), minutes.samples, coverage=0.8).frame()
     assert not as_hours.equals(scored)
 
 
@@ -99,7 +101,7 @@ def test_unknown_sensors_are_an_error_or_ignored(fitted):
     with pytest.raises(DataError, match="1 sensor was not read in training"):
         rd.scale.score_part(estimator, events, table.samples)
     estimator.set_params(unknown_sensors="ignore")
-    scored = rd.scale.score_part(estimator, events, table.samples)
+    scored = rd.scale.score_part(estimator, events, table.samples).frame()
     assert scored.equals(estimator.predict_table(table).frame())
     estimator.set_params(unknown_sensors="error")
 

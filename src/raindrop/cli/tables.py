@@ -55,12 +55,9 @@ def import_table(
             table = read_table(files, options, label=label, statics=statics, group=group)
         else:
             table = _read_meds(files, labels, codes, window, options, label, statics, group)
-    for reason, number in table.dropped.items():
-        console.print(f"left out {number:,} reading{'s' * (number != 1)}: {escape(reason)}")
     split = _subjects_split(table)
     table.write(out, beside={} if split is None else {SPLIT_FILE: partial(write_splits, splits={1: split})})
-    console.print(escape(repr(table)))
-    console.print(f"wrote the table to {escape(str(out))}; look at it with: raindrop inspect {escape(str(out))}")
+    _say_written(table, out)
     if split is not None:
         console.print(f"wrote the split of its subjects; train with --split {escape(str(out / SPLIT_FILE))}:1")
 
@@ -95,8 +92,13 @@ def prepare(
         raise ConfigError(f"{folders[0]}: this is a folder; name the files in it, such as {folders[0]}/*.parquet.")
     with console.status("reading ..."):
         table = prepare_table(*files, out=out, samples=chosen.pop("samples_file", None), **chosen)
+    _say_written(table, out)
+
+
+def _say_written(table: EventTable, out: Path) -> None:
+    """What a table has, what was left out of it, and what to do with it."""
     for reason, number in table.dropped.items():
-        console.print(f"left out {number:,} readings {escape(reason)}")
+        console.print(f"left out {number:,} reading{'s' * (number != 1)}: {escape(reason)}")
     console.print(escape(repr(table)))
     console.print(f"wrote the table to {escape(str(out))}; look at it with: raindrop inspect {escape(str(out))}")
 

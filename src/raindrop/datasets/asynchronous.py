@@ -43,7 +43,7 @@ def delayed_sensors(
             f"A series needs 2 sensors, 1 to {max(most, 1)} edges among {num_sensors}, more than 2 days, a positive "
             f"interval and a share of gaps below 0.9, not {num_edges} edges, {days} days, {interval} and {gaps}."
         )
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(check_seed(seed))
     names = [f"sensor {at + 1:02d}" for at in range(num_sensors)]
     slots = [v for v in range(1, num_sensors) for _ in range(min(v, 2))]  # receivers, once for each possible sender
     receivers = np.sort(rng.choice(slots, num_edges, replace=False))
@@ -101,14 +101,13 @@ def delayed_samples(
     """
     if num_edges < 1 or 2 * num_edges > num_sensors:
         raise ConfigError(f"{num_edges} edges need at least {2 * max(num_edges, 1)} sensors, not {num_sensors}.")
-    check_seed(seed)
     if num_samples < 1:
         raise ConfigError(f"{num_samples} samples: there must be at least one.")
     if interval <= 0 or hours <= 4 * interval:
         raise ConfigError(f"interval={interval:g}: a positive time of less than a quarter of the {hours:g} hours.")
     if not 0 <= gaps < 0.9:
         raise ConfigError(f"gaps={gaps:g}: the share of time in a gap is at least 0 and below 0.9.")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(check_seed(seed))
     names = [f"sensor {at + 1:02d}" for at in range(num_sensors)]
     ends = rng.permutation(num_sensors)[: 2 * num_edges].reshape(num_edges, 2)
     lags = rng.uniform(*SAMPLE_LAGS, num_edges)

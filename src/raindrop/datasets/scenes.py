@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.signal import lfilter
 
-from raindrop.errors import ConfigError
+from raindrop.errors import ConfigError, check_seed
 from raindrop.table.event_table import EventTable
 
 Floats = NDArray[np.float64]
@@ -38,9 +38,9 @@ def ward(num_samples: int = 800, *, seed: int = 0) -> EventTable:
     An unobserved severity, which changes linearly during the stay, moves all sensors and determines the outcome. The
     site south has no laboratory: Lactate, Creatinine and WBC are never read there. `age` is a static.
     """
-    if num_samples < 2 or seed < 0:
-        raise ConfigError(f"A ward has at least 2 samples and a seed from 0 on, not {num_samples} and {seed}.")
-    rng = np.random.default_rng(seed)
+    if num_samples < 2:
+        raise ConfigError(f"A ward has at least 2 samples, not {num_samples}.")
+    rng = np.random.default_rng(check_seed(seed))
     start, slope = rng.normal(0, 0.7, num_samples), rng.normal(0, 1.0, num_samples)
     worse = rng.random(num_samples) < 1 / (1 + np.exp(-2.5 * (start + slope - 1.0)))
     south = rng.random(num_samples) < 0.4
@@ -75,11 +75,9 @@ def machine(num_shifts: int = 60, *, num_sensors: int = 12, seed: int = 0) -> Ev
     A sensor reads the load (temperatures smoothed, others at once), in its own unit and with noise, every two to ten
     minutes. In each shift about a third of the sensors are out for one to three hours. Times are in hours.
     """
-    if num_shifts < 1 or num_sensors < 2 or seed < 0:
-        raise ConfigError(
-            f"A machine has at least 1 shift, 2 sensors and a seed from 0 on, not {num_shifts}, {num_sensors}, {seed}."
-        )
-    rng = np.random.default_rng(seed)
+    if num_shifts < 1 or num_sensors < 2:
+        raise ConfigError(f"A machine has at least 1 shift and 2 sensors, not {num_shifts} and {num_sensors}.")
+    rng = np.random.default_rng(check_seed(seed))
     kinds = ("power", "flow", "pressure", "temperature", "vibration", "speed")
     names = [f"{kinds[at % len(kinds)]} {at // len(kinds) + 1}" for at in range(num_sensors)]
     interval = rng.uniform(2, 10, num_sensors) / 60
@@ -115,12 +113,12 @@ def stations(days: float = 40.0, *, num_stations: int = 12, gaps: float = 0.15, 
     reads what the stations to its west read before. Each reads about once an hour at its own minute, and is silent for
     six to thirty hours now and then; `gaps` is that share of its time. Times are in hours.
     """
-    if days <= 1 or num_stations < 2 or not 0 <= gaps < 0.9 or seed < 0:
+    if days <= 1 or num_stations < 2 or not 0 <= gaps < 0.9:
         raise ConfigError(
-            f"Stations need more than 1 day, 2 stations, a share of gaps below 0.9 and a seed from 0 on, not {days}, "
-            f"{num_stations}, {gaps} and {seed}."
+            f"Stations need more than 1 day, 2 stations and a share of gaps below 0.9, not {days}, {num_stations} and "
+            f"{gaps}."
         )
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(check_seed(seed))
     x, y = rng.uniform(0, 12, num_stations), rng.uniform(0, 6, num_stations)
     names = [f"station {at + 1:02d}" for at in range(num_stations)]
     speed, hours, waves = 3.0, 24 * days, 40  # km per hour

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from raindrop.errors import ConfigError
+from raindrop.errors import ConfigError, check_seed
 from raindrop.graphs.graph import SensorGraph
 from raindrop.table.event_table import EventTable
 
@@ -56,11 +56,11 @@ def planted_graph(
     Each sample has about `times` irregular timestamps. Each sensor is read at some of them, and one in ten sensors of a
     sample is missing entirely. The statics are `age` and `site`; the label depends weakly on `age`.
     """
-    if num_samples < 1 or seed < 0:
-        raise ConfigError(f"{num_samples} samples with seed {seed}: there is at least 1 sample, and a seed from 0 on.")
+    if num_samples < 1:
+        raise ConfigError(f"{num_samples} samples: there must be at least one.")
     if num_edges < 1 or 2 * num_edges > num_sensors:
         raise ConfigError(f"{num_edges} edges need at least {2 * max(num_edges, 1)} sensors, not {num_sensors}.")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(check_seed(seed))
     names = [f"sensor {at + 1:02d}" for at in range(num_sensors)]
     ends = rng.permutation(num_sensors)[: 2 * num_edges].reshape(num_edges, 2)  # (edge, sender and receiver)
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from raindrop.batch.collate import MAX_SAMPLES
 from raindrop.scale.messages import Part
+from raindrop.table.blocks import sample_ranges
 from raindrop.table.event_table import EventTable
 from raindrop.table.store import arrays_are_usable, read_info
 
@@ -25,16 +26,8 @@ def cut_samples(readings: NDArray[np.int64], most_samples: int, most_readings: i
 
     readings: (samples,) how many each has.
     """
-    ends = np.cumsum(readings)
-    parts: list[Part] = []
-    start = 0
-    while start < len(readings):
-        before = int(ends[start - 1]) if start else 0
-        fitting = int(np.searchsorted(ends, before + most_readings, side="right"))
-        stop = min(max(fitting, start + 1), start + most_samples, len(readings))
-        parts.append(Part(len(parts), start, stop))
-        start = stop
-    return parts
+    ranges = sample_ranges(np.cumsum(readings) - readings, readings, most_readings, most_samples)
+    return [Part(number, each.start, each.stop) for number, each in enumerate(ranges)]
 
 
 def cut_table(table: EventTable) -> list[Part]:

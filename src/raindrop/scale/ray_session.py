@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from raindrop.errors import MissingExtraError, RaindropError, first_line
-from raindrop.processes import usable_cores
+from raindrop.hardware import usable_cores
 
 OBJECT_STORE_BYTES = 100 << 20  # results are files; only small messages pass through Ray
 LOOPBACK = "127.0.0.1"

@@ -26,39 +26,19 @@ def score_part(
     time_unit: TimeUnit | None = None,
     coverage: float | None = None,
     by_class: bool = False,
-) -> pl.DataFrame:
-    """The predictions for a part of a table, with the columns that `raindrop predict` writes, in the order of samples.
+) -> Predictions:
+    """The predictions for a part of a table, in the order of its samples.
+
+    `.frame()` has the columns that `raindrop predict` writes, as a polars frame, which is Arrow in memory
+    (`.frame().to_arrow()` for pyarrow).
 
     events: columns sample, time, sensor and value; **every reading of a sample must be in the same part**. samples: one
     row per sample, with the static attributes that the model was trained with; without it they are looked for among the
-    columns of `events`. Both are Arrow tables, or frames of polars or pandas. The result is a polars frame, which is
-    Arrow in memory (`.to_arrow()` for pyarrow).
+    columns of `events`. Both are Arrow tables, or frames of polars or pandas.
 
     sensors: the order in which readings of the same time are added up; the model's own where not given. time_unit: of
     the times; the model's where not given. coverage, by_class: as in `predict_table`.
     """
-    return predict_part(
-        estimator,
-        events,
-        samples,
-        sensors=sensors,
-        time_unit=time_unit,
-        coverage=coverage,
-        by_class=by_class,
-    ).frame()
-
-
-def predict_part(
-    estimator: SampleEstimator,
-    events: Any,
-    samples: Any = None,
-    *,
-    sensors: Sequence[str] | None = None,
-    time_unit: TimeUnit | None = None,
-    coverage: float | None = None,
-    by_class: bool = False,
-) -> Predictions:
-    """As `score_part`, but `Predictions`, which also say for which samples no single answer is possible."""
     event_frame = to_polars(events, "events")
     sample_frame = None if samples is None else to_polars(samples, "samples")
     columns = (event_frame if sample_frame is None else sample_frame).columns

@@ -10,7 +10,7 @@ from raindrop.estimators import SampleEstimator, load
 from raindrop.files import atomic_file, file_checksum
 from raindrop.scale.messages import Part
 from raindrop.scale.parts import part_frames, stored_fingerprint
-from raindrop.scale.score import predict_part
+from raindrop.scale.score import score_part
 from raindrop.table.event_table import EventTable
 
 UNSURE = "unsure"  # in a part's file, beside its columns: for how many samples no single answer is possible
@@ -60,7 +60,7 @@ class Scorer:
     def __call__(self, part: Part) -> None:
         """Write the predictions of a part; the file appears complete."""
         events, samples = part_frames(self.table, part)
-        predicted = predict_part(
+        predicted = score_part(
             self.estimator,
             events,
             samples,

@@ -15,7 +15,7 @@ import polars as pl
 from raindrop.errors import ConfigError, DataError, RaindropError, format_count, suggest
 from raindrop.estimators import SampleEstimator, load
 from raindrop.files import content_checksum, file_checksum
-from raindrop.processes import usable_cores
+from raindrop.hardware import usable_cores
 from raindrop.scale.messages import Done, LostPart, Part
 from raindrop.scale.parts import SMALL_TABLE, cut_table, describe_samples, stored_fingerprint
 from raindrop.scale.parts_folder import TABLE, PartsFolder, Scored

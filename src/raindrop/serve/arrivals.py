@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from raindrop.batch.scaling import Scaler
+from raindrop.batch.scaling import LARGEST, Scaler
 from raindrop.errors import DataError, RaindropWarning, format_count
 from raindrop.table.cells import clean_text, require_printable
 from raindrop.table.frames import ids_as_text, require_columns, to_polars
@@ -24,7 +24,6 @@ READINGS, SAMPLES = "readings", "samples"  # the names of the two frames in mess
 NUMBERS = describe_time_type(pl.Float64())  # a clock that is none of date times
 MAX_PLAIN = 1000
 PLAIN_NAME = re.compile(r"[A-Za-z_]([A-Za-z0-9 _./()%=-]*[A-Za-z0-9_()%])?|[0-9]+")  # is the same as text of a column
-LARGEST = float(np.finfo(np.float32).max)
 
 
 def is_dated(clock: str) -> bool:

@@ -31,10 +31,11 @@ def is_large(array: NDArray[Any]) -> bool:
     return is_many(len(array))
 
 
-def sample_ranges(start: Positions, count: Positions, limit: int) -> list[slice]:
+def sample_ranges(start: Positions, count: Positions, limit: int, samples: int | None = None) -> list[slice]:
     """Ranges of successive samples that read at most `limit` readings each; a longer sample is a range of its own.
 
     start, count: where the readings of each sample are. Readings between two samples are read too, up to NEARBY.
+    samples: how many a range has at most; any number where not given.
     """
     read = count.astype(np.int64)
     read[1:] += np.minimum(np.abs(start[1:] - (start[:-1] + count[:-1])), NEARBY)
@@ -42,6 +43,7 @@ def sample_ranges(start: Positions, count: Positions, limit: int) -> list[slice]
     ranges, first = [], 0
     while first < len(count):
         last = max(first + 1, int(np.searchsorted(total, total[first] + limit, side="right")) - 1)
+        last = last if samples is None else min(last, first + samples)
         ranges.append(slice(first, last))
         first = last
     return ranges
