@@ -3,7 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 LOWEST := .venv-lowest/bin
 # Networks as small as those of the tests gain nothing from a second thread, and two processes share the cores.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+# Tests of one file share its models, pages and services, so they stay in one process.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+# Compiled Python is kept, whatever the environment says: the tests start hundreds of processes.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test docs quick lint unit test-cluster test-cpus test-lowest fuzz benchmark clean
 
@@ -18,7 +21,7 @@ docs: .venv/installed-docs
 	OMP_NUM_THREADS=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "open build/site/index.html"
 
-# Everything but the tests marked slow: an answer within about three minutes.
+# Everything but the tests marked slow: an answer within two minutes.
 quick: .venv/installed-test
 	$(PYTEST) -m "not slow"
 

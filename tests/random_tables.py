@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
 from raindrop.table.event_table import EventTable
 
 
+@cache
 def random_table(
     *,
     samples: int = 6,
@@ -16,12 +17,13 @@ def random_table(
     times: int = 8,
     observed: float = 0.4,
     classes: int = 2,
-    statics: Sequence[str] = ("age", "ward"),
+    statics: tuple[str, ...] = ("age", "ward"),
     extremes: bool = True,
     seed: int = 0,
 ) -> EventTable:
     """Irregular readings: sensors share some times and not others, and every sample has its own length and times.
 
+    A table is drawn once for the same arguments, because tables do not change.
     With `extremes`, sensor 1 is never read in sample 0, the last sample has no reading and the one before it one.
     """
     rng = np.random.default_rng(seed)

@@ -121,6 +121,7 @@ def test_evaluate_stays_away_from_training_samples_and_agrees_with_the_library(
         assert any(all(text in line for text in wanted) for line in shown.splitlines()), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("part", "samples"), [("all", 60), ("train", 48), ("val", 6), ("test", 6)])
 def test_a_part_is_that_of_the_run(part: str, samples: int, ask: Ask, data: Path, run: Path, tmp_path: Path) -> None:
     code, shown, _ = ask("evaluate", run, data, "--part", part)

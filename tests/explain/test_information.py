@@ -16,6 +16,8 @@ from raindrop.models.raindrop.config import GraphConfig, RaindropConfig
 from raindrop.models.raindrop.messages import Messages, predict_reading
 from raindrop.models.raindrop.model import Raindrop
 
+pytestmark = pytest.mark.slow
+
 RECONSTRUCTING = GraphConfig(
     senders="observed", reconstruction=1.0, mixing="residual", normalise="logit", heads=2, rank=2
 )
@@ -92,7 +94,6 @@ def repeating():
     return Classifier(config=config).fit(table), table
 
 
-@pytest.mark.slow
 def test_a_sensor_that_repeats_another_has_a_strong_edge_and_noise_has_none(repeating):
     classifier, table = repeating
     graph = information_graphs(classifier, table).mean()

@@ -16,6 +16,8 @@ from raindrop.models.blend import Blend
 from raindrop.models.registry import MODELS, QUERY_MODELS
 from raindrop.tasks.readings import ReadingsAt
 
+pytestmark = pytest.mark.slow
+
 NETWORKS = [
     (name, entry.presets[preset].get("model", {}), preset)
     for name, entry in MODELS.items()

@@ -16,6 +16,8 @@ from raindrop.errors import DataError
 from raindrop.scale.messages import LostPart
 from raindrop.scale.pool import score_in_pool
 
+pytestmark = pytest.mark.slow
+
 
 def test_every_part_is_scored_once_and_each_process_opens_its_model_once(tmp_path):
     done = list(score_in_pool(Writer(tmp_path).open, parts_of(7), 2))

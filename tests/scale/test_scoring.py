@@ -24,6 +24,8 @@ from raindrop.scale import scoring
 from raindrop.scale.messages import LostPart
 from raindrop.scale.scorer import Scorer
 
+pytestmark = pytest.mark.slow
+
 NUM_PARTS = 8
 
 
@@ -83,7 +85,6 @@ def test_parts_that_are_whole_batches_give_the_bits_of_the_whole_table(run, data
     assert rd.scale.predict(run, data, processes=1).equals(whole)
 
 
-@pytest.mark.slow
 def test_a_pool_with_a_killed_process_gives_the_same_bits(run, data, one_process, tmp_path):
     """The first process that has written a part is killed with SIGKILL, in the middle of its work."""
     killed: list[int] = []
@@ -112,7 +113,6 @@ def test_a_pool_with_a_killed_process_gives_the_same_bits(run, data, one_process
     assert multiprocessing.active_children() == []
 
 
-@pytest.mark.slow
 def test_a_table_that_workers_cannot_open_is_written_for_them(run, data, one_process):
     table = rd.EventTable.read(data)
     assert rd.scale.predict(run, table, processes=2, coverage=0.9).equals(one_process)

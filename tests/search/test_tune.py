@@ -21,6 +21,8 @@ from raindrop.errors import MissingExtraError, ResumeError
 from raindrop.search.journal import JOURNAL, PROCESSES, Journal
 from raindrop.search.tuning import tune
 
+pytestmark = pytest.mark.slow
+
 TREES: dict[str, Any] = {"model.rounds": 4, "model.patience": 2}
 NETWORK: dict[str, Any] = {"train.epochs": 4, "train.batch_size": 16, "train.soft_targets": 0.0, "model.time_dim": 4,
                            "model.attention_dim": 4, "model.hidden": 8, "model.slots.dim": 8}  # fmt: skip
@@ -80,7 +82,6 @@ def test_a_lower_error_is_better_in_a_regression(tmp_path: Path) -> None:
     assert result.gain == result.start.value - result.best.value
 
 
-@pytest.mark.slow
 def test_the_metric_of_the_settings_is_searched_by(parts, tmp_path: Path) -> None:
     estimator = rd.Classifier(config=NETWORK | {"train.metric": "auprc", "train.epochs": 1})
     result = tune(estimator, parts[0], validation=parts[1], out=tmp_path / "search", trials=1)
@@ -90,7 +91,6 @@ def test_the_metric_of_the_settings_is_searched_by(parts, tmp_path: Path) -> Non
     assert result.best.value == fitted.evaluate(parts[1])["auprc"]
 
 
-@pytest.mark.slow
 def test_the_same_call_goes_on_and_an_interrupted_search_finds_the_same(parts, tmp_path: Path) -> None:
     whole = tune(trees(), parts[0], validation=parts[1], out=tmp_path / "whole", trials=13)
     for number in (2, 5, 13):
@@ -112,7 +112,6 @@ def test_another_seed_draws_other_settings(parts, tmp_path: Path) -> None:
     assert drawn[0] != drawn[1]
 
 
-@pytest.mark.slow
 def test_a_trial_that_is_worse_than_most_is_stopped(parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from raindrop.tasks.classification import Classification
 
@@ -206,7 +205,6 @@ def killed_search(folder: Path, parts: Any, module: str, function: str, call: in
     assert subprocess.run(words, env=environment, timeout=300).returncode == -9
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "function", "call"),
     [
@@ -254,7 +252,6 @@ def test_a_trial_whose_process_always_dies_is_given_up(parts, tmp_path: Path) ->
     assert "ended 3 times without a result" in result.trials[1].failure
 
 
-@pytest.mark.slow
 def test_several_processes_share_the_trials(parts, tmp_path: Path) -> None:
     seen, owners = [], set()
     for trials in (6, 40, 200):  # one process may have finished the first ones before the other has started

@@ -19,6 +19,8 @@ import raindrop as rd
 from raindrop.serve.logs import Log
 from raindrop.serve.service import Options, Service
 
+pytestmark = pytest.mark.slow
+
 CODES = {"bad_request": 400, "unusable_data": 422, "too_large": 413}
 
 
@@ -60,7 +62,6 @@ class Traffic:
             thread.join()
 
 
-@pytest.mark.slow
 def test_a_killed_worker_is_replaced_and_no_request_is_lost(running):
     (worker,) = running.service.pool.workers
     with Traffic(running) as traffic:
@@ -71,7 +72,6 @@ def test_a_killed_worker_is_replaced_and_no_request_is_lost(running):
     assert logged(running, lambda line: line["event"] == "worker_restarted")["exit"] == -signal.SIGKILL
 
 
-@pytest.mark.slow
 def test_a_model_that_is_written_anew_is_served_without_a_lost_request(running, run, tmp_path):
     table = easy_table(48, classes=("well", "ill"), statics=("age", "ward"))
     other = rd.Classifier(config=QUICK | {"train.epochs": 1}, positive="ill", seed=1).fit(table)
@@ -89,7 +89,6 @@ def test_a_model_that_is_written_anew_is_served_without_a_lost_request(running, 
     wait_until(lambda: len(running.service.pool.workers) == 1)  # the old worker has ended
 
 
-@pytest.mark.slow
 def test_a_model_that_is_damaged_on_the_disk_changes_nothing_even_when_a_worker_dies(running, run):
     before = running.post("/v1/predict", good_body(random.Random(0))).json()
     (run / "model.safetensors").write_bytes(b"damaged")
@@ -103,7 +102,6 @@ def test_a_model_that_is_damaged_on_the_disk_changes_nothing_even_when_a_worker_
     assert running.get("/health/ready").status == 200
 
 
-@pytest.mark.slow
 def test_a_watched_run_is_served_once_it_is_written(run, runs, tmp_path):
     table = easy_table(48, classes=("well", "ill"), statics=("age", "ward"))
     rd.Classifier(config=QUICK | {"train.epochs": 1}, positive="ill", seed=2).fit(table).save(tmp_path / "new")
@@ -133,7 +131,6 @@ def test_a_log_on_a_full_disk_stops_nothing(service):
     assert b"raindrop_log_lines_lost_total" in service.get("/metrics").body
 
 
-@pytest.mark.slow
 def test_malformed_bodies_get_their_codes_and_good_ones_their_answers(service):
     rng, seen = random.Random(1), set()
     for body in itertools.islice(malformed(0), 150):

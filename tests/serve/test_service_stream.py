@@ -23,6 +23,8 @@ from raindrop.serve.logs import Log
 from raindrop.serve.messages import Columns, Job, Reply
 from raindrop.serve.service import Service
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def table():
@@ -93,7 +95,6 @@ def test_a_wrong_push_gets_a_sentence_and_stores_nothing(live_service, body, sta
     assert live_service.get("/v1/stream/bed-4").status == 404
 
 
-@pytest.mark.slow
 def test_a_killed_worker_loses_no_push_and_counts_none_twice(runs, table, tmp_path):
     with Asking(Service([runs[0]], limits=PATIENT, log=Log(tmp_path / "log"))) as running:
         wait_until(lambda: running.get("/v1/stream/nobody").status == 404, 600)
@@ -108,7 +109,6 @@ def test_a_killed_worker_loses_no_push_and_counts_none_twice(runs, table, tmp_pa
     assert running.service.live.restarts == 2
 
 
-@pytest.mark.slow
 def test_live_samples_outlive_the_service_and_go_on_with_another_model(runs, table, tmp_path):
     options = StreamOptions(state=tmp_path / "live")
     one, two = parts(table)

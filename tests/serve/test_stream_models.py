@@ -11,6 +11,8 @@ from learnable import QUICK, easy_table
 import raindrop as rd
 from raindrop.models.registry import MODELS
 
+pytestmark = pytest.mark.slow
+
 SHORT = {"train.epochs": 1, "train.min_steps": 1, "train.soft_targets": 0.0}
 TREES = {"rounds": 5, "min_samples": 4}
 SETTINGS = {
@@ -47,7 +49,6 @@ def test_every_classifier_scores_a_stream_as_a_table(name, table):
     np.testing.assert_allclose(found.probabilities, model.predict_proba(table[:6]), rtol=0, atol=1e-6)
 
 
-@pytest.mark.slow
 def test_regression_and_several_labels_are_scored_with_their_intervals(table):
     regressor = rd.Regressor(label="days", config=QUICK | {"train.epochs": 1, "train.metric": "mae"}).fit(table)
     found = streamed(regressor, table[:6]).scores(table.ids[:6], coverage=0.8)

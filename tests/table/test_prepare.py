@@ -21,6 +21,8 @@ from raindrop.errors import ConfigError, DataError, NotEnoughMemoryError, Raindr
 from raindrop.table.event_table import EventTable
 from raindrop.table.prepare import prepare
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

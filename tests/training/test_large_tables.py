@@ -18,6 +18,8 @@ from raindrop.table import blocks
 from raindrop.table.event_table import EventTable
 from raindrop.training import loop
 
+pytestmark = pytest.mark.slow
+
 CONFIG = QUICK | {"train.batch_size": 8, "train.epochs": 2, "train.checkpoint_minutes": 0.0, "train.holdout": 0.0}
 
 

@@ -17,6 +17,8 @@ from safetensors.torch import load_file
 from raindrop import load
 from raindrop.estimators import Forecaster, Imputer
 
+pytestmark = pytest.mark.slow
+
 CONFIG = SMALL | {"train.epochs": 3, "train.batch_readings": 500, "train.checkpoint_minutes": 0.0}
 STEPS = 4  # per epoch
 STEP = ("raindrop.training.loop", "_step")
@@ -47,7 +49,6 @@ def fresh() -> Any:
     return context
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "places"), [("imputer", list(PLACES)), ("forecaster", list(PLACES)[:1])])
 def test_a_killed_run_ends_with_the_same_weights(kind: str, places: list[str], fresh: Any, tmp_path: Path) -> None:
     fit(kind, tmp_path / "whole")

@@ -65,6 +65,7 @@ def build(data: Collator, changes: dict[str, object]):
     return model.eval()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", FITTING, ids=str)
 def test_every_sample_alone_has_the_scores_that_the_model_gives_it(data, changes):
     model = build(data, changes)
