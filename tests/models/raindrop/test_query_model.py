@@ -22,6 +22,7 @@ from raindrop.batch.scaling import Scaler
 from raindrop.batch.windows import Windows
 from raindrop.models.base import DataSpec, Output
 from raindrop.models.raindrop import queries as query_model
+from raindrop.models.raindrop.lagged_values import CERTAIN, LAGS
 from raindrop.models.raindrop.queries import CHANGE_WIDTHS, Embedding, QueryConfig, RaindropQueries
 from raindrop.table.event_table import EventTable
 from raindrop.tasks.readings import ReadingsAt
@@ -32,6 +33,7 @@ VARIANTS = {
     "full pairs": {},
     "low rank": {"pair_rank": 2},
     "ensemble": {"members": 3},
+    "without lags": {"lags": False},
     "without messages": {"messages": False},
 }
 every_variant = pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS)
@@ -184,6 +186,7 @@ def test_shifting_all_times_by_a_constant_changes_nothing(build, batch, settings
     model = build(settings)
     queries = replace(batch.queries, time=(batch.queries.time * 1024).round() / 1024)
     batch = replace(batch, time=(batch.time * 1024).round() / 1024, queries=queries)
+    model.interval.copy_((model.interval * 1024).round() / 1024)  # lags are multiples of it
     for shift in (2.0**30, -(2.0**12)):
         moved = replace(batch, time=batch.time + shift, queries=replace(queries, time=queries.time + shift))
         assert torch.equal(answers(model, moved), answers(model, batch))
@@ -283,6 +286,22 @@ def changing(at: Around) -> np.ndarray:
     return np.array([*(at.both[k] for k in CHANGE_WIDTHS), at.line])
 
 
+def lagged_value(model: RaindropQueries, readings: Any, v: int, u: int, t: float, level: float) -> float:
+    """What sender u measured some time before and after t, by the weights of its pair with v, one lag at a time."""
+    layer, interval = model.messages.lagged, model.interval
+    unit = np.quantile(interval.numpy(), 0.25)
+    total = 0.0
+    for at, lag in enumerate(LAGS):
+        then = around(readings, t + lag * unit, float(interval[u]), list(SCALES))
+        nearest = min(then.age, then.wait)
+        if hasattr(layer, "send"):
+            weight = float(layer.send[u].detach().numpy() @ layer.receive[v, :, at].detach().numpy())
+        else:
+            weight = float(layer.weights[v, u, at].detach())
+        total += weight * (then.line - level) * np.exp(-nearest / CERTAIN)
+    return total
+
+
 def loop_over_senders(model: RaindropQueries, batch: Batch, q: int) -> tuple[np.ndarray, np.ndarray]:
     """(h, d) messages and (u, h) attention of one query, one sender at a time."""
     layer, scales, interval = model.messages, list(SCALES), model.interval
@@ -309,14 +328,15 @@ def loop_over_senders(model: RaindropQueries, batch: Batch, q: int) -> tuple[np.
             pair = layer.pair[v, u].detach().numpy()
         scores.append(pair + two_layers(layer.of_sender, evidence) + two_layers(layer.of_receiver, own.evidence))
         from_line = (1 - own.share) * moved[0] + own.share * moved[1]
-        sent.append(np.concatenate([now.values - level, [1.0], *moved, from_line]))
+        lagged = [lagged_value(model, readings, v, u, t, now.both[-1])] if layer.lagged is not None else []
+        sent.append(np.concatenate([now.values - level, [1.0], *moved, from_line, lagged]))
     weight = np.exp(np.stack([*scores, layer.nobody[v].detach().numpy()]))  # (u, h)
     alpha = np.zeros((batch.num_sensors, weight.shape[1]))
     alpha[senders] = weight[:-1] / weight.sum(0)  # Eq. 1
     return sum(np.outer(alpha[u], x) for u, x in zip(senders, sent, strict=True)), alpha  # Eq. 2
 
 
-@pytest.mark.parametrize("settings", [{}, {"pair_rank": 2}])
+@pytest.mark.parametrize("settings", [{}, {"pair_rank": 2}, {"lags": False}])
 def test_attention_and_messages_are_equations_1_and_2(build, batch, settings):
     model = build(settings)
     with torch.no_grad():

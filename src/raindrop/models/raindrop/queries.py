@@ -4,8 +4,9 @@ Every sensor u has an embedding at every time: decaying averages of its readings
 recent evidence they are (`batch/nearby.py`). A query (v, t) receives messages from all other sensors at time t, as the
 silent sensor does in Sec. 3.3: attention weights from a number per pair of sensors, the sender's evidence and the
 receiver's (Eq. 1), and the weighted sum of what the senders have to say (Eq. 2). What is sent is relative to the
-receiver: the sender's averages beside the receiver's level, and by how much the sender has changed since the receiver's
-last reading, until its next, and from the line between them.
+receiver: the sender's averages beside the receiver's level, by how much the sender has changed since the receiver's
+last reading, until its next, and from the line between them, and its values some time before and after
+(`lagged_values.py`).
 Axes: q queries, u senders, h heads, k widths.
 """
 
@@ -23,6 +24,7 @@ from raindrop.batch.gaps import typical_intervals
 from raindrop.batch.nearby import MAX_AGE, SCALES, Moments, Series
 from raindrop.models.base import DataSpec, Model, Output
 from raindrop.models.ensemble import EnsembleHead
+from raindrop.models.raindrop.lagged_values import LaggedValues
 from raindrop.ranges import Layers, OptionalSize, Ranged, Share, Size
 
 CHANGE_WIDTHS = [0, 2]  # of SCALES: the averages whose change is sent
@@ -44,8 +46,10 @@ class QueryConfig(Ranged):
     """Width of the network that reads own readings and messages."""
     evidence_hidden: Size = 32
     """Width of the networks that turn evidence into attention."""
+    lags: bool = True
+    """Whether messages also have the sender's values some time before and after, weighted for each pair of sensors."""
     pair_rank: OptionalSize = 0
-    """Rank of the attention's numbers per pair of sensors; 0 has one number per pair and head."""
+    """Rank of the numbers per pair of sensors; 0 has one number per pair and head, and per pair and lag."""
     members: Size = 1
     """Networks in the ensemble that reads own readings and messages."""
     dropout: Share = 0.0
@@ -157,7 +161,8 @@ class QueryMessages(nn.Module):
         self.nobody = nn.Parameter(torch.full((num_sensors, H), -2.0))  # the score of listening to nobody
         self.of_sender = _two_layers(evidence + 8, config.evidence_hidden, H)
         self.of_receiver = _two_layers(evidence, config.evidence_hidden, H)
-        self.width = H * (Embedding.num_values(K) + 1 + 3 * C)
+        self.lagged = LaggedValues(num_sensors, config.pair_rank) if config.lags else None
+        self.width = H * (Embedding.num_values(K) + 1 + 3 * C + (self.lagged is not None))
 
     def scores_of_pairs(self, v: Tensor) -> Tensor:
         """(q, u, h)."""
@@ -192,6 +197,9 @@ class QueryMessages(nn.Module):
         alpha = torch.softmax(torch.cat([score, self.nobody[v][:, None]], dim=1), dim=1)[:, :-1]  # Eq. 1 (q, u, h)
         sent = torch.cat([values - own.level[:, None], torch.ones_like(values[..., :1]), *moved, from_line], dim=-1)
         received = torch.einsum("quh,qud->qhd", alpha, sent)  # Eq. 2
+        if self.lagged is not None:
+            lagged = torch.einsum("quh,qu->qh", alpha, self.lagged(series, queries, now.level[index].squeeze(-1)))
+            received = torch.cat([received, lagged[..., None]], dim=-1)
         return received.flatten(1), alpha.mean(-1)
 
 

@@ -1,0 +1,57 @@
+"""What a sender measured some time before and after a query, weighted for each pair of sensors.
+
+An influence takes time: what v shows at t, its sender u may have shown hours earlier, and whom v informs will show it
+hours later. Each pair of sensors has its own weights of the sender's values at a few lags.
+Axes: q queries, u senders, l lags.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from raindrop.batch.batch import Queries
+from raindrop.batch.nearby import MAX_AGE, Series
+
+LAGS = (-8.0, -6.0, -4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0)  # in units of `lag_unit`
+CERTAIN = 2.0  # typical intervals to the nearest reading after which a value at a lag counts for a third
+
+
+class LaggedValues(nn.Module):
+    """One number from each sender: its values around a query, by a learned weight per pair of sensors and lag."""
+
+    def __init__(self, num_sensors: int, rank: int):
+        super().__init__()
+        self.weights: Any
+        if rank:
+            self.send = nn.Parameter(torch.randn(num_sensors, rank) * 0.1)
+            self.receive = nn.Parameter(torch.randn(num_sensors, rank, len(LAGS)) * 0.1)
+        else:
+            self.weights = nn.Parameter(torch.randn(num_sensors, num_sensors, len(LAGS)) * 0.02)  # (v, u, l)
+
+    def weights_of_pairs(self, v: Tensor) -> Tensor:
+        """(q, u, l)."""
+        if hasattr(self, "send"):
+            return torch.einsum("ur,qrl->qul", self.send, self.receive[v])
+        out: Tensor = self.weights[v]
+        return out
+
+    def forward(self, series: Series, queries: Queries, level: Tensor) -> Tensor:
+        """(q, u). `level` (q, u) is that of each sender; its values are relative to it."""
+        lags = torch.tensor(LAGS, dtype=torch.float64) * lag_unit(series.interval)
+        times = (queries.time[:, None] + lags).flatten()
+        there, index = series.of_all_sensors(queries.sample.repeat_interleave(len(LAGS)), times)
+        nearest = torch.minimum(
+            torch.where(there.has_previous, there.age, MAX_AGE), torch.where(there.has_following, there.wait, MAX_AGE)
+        )
+        line, certainty = there.values()[2], torch.exp(-nearest / CERTAIN)  # (m, u)
+        line, certainty = (x[index].view(-1, len(LAGS), x.shape[1]) for x in (line, certainty))  # (q, l, u)
+        deviation = (line - level[:, None]) * certainty
+        return torch.einsum("qlu,qul->qu", deviation, self.weights_of_pairs(queries.sensor))
+
+
+def lag_unit(interval: Tensor) -> Tensor:
+    """The time that lags are multiples of: the typical interval of a sensor that is read often (lower quartile)."""
+    return torch.quantile(interval.detach().cpu().double(), 0.25)
