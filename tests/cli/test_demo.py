@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import numpy as np
@@ -10,17 +11,18 @@ import pytest
 
 import raindrop.report
 from raindrop import EventTable, load
+from raindrop.cli import demo, demo_gaps
 from raindrop.cli.app import main
 from raindrop.cli.demo_correlations import lagged_correlations
-from raindrop.cli.demo_graph import show_sensor_graph
 
 
 @pytest.mark.slow
-def test_the_demo_writes_a_table_a_model_predictions_edges_and_a_report(tmp_path, capsys):
+def test_the_demo_writes_tables_models_predictions_edges_and_pages(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(demo_gaps.TRAINING, "train.min_steps", 200)
     out = tmp_path / "demo"
     main(["demo", "--out", str(out), "--samples", "150"])
     printed = capsys.readouterr().out
-    for model in ("lagged correlations of all pairs, logistic regression", "trees", "transformer", "Raindrop"):
+    for model in ("lagged correlations of all pairs, logistic regression", "trees", "Raindrop"):
         assert model.split()[0] in printed
     assert "AUROC (coupled)" in printed
     for column in ("all sensors", "25% failing", "50% failing"):
@@ -30,6 +32,14 @@ def test_the_demo_writes_a_table_a_model_predictions_edges_and_a_report(tmp_path
     assert "recovery of its 7 planted edges" in printed
     assert "lagged correlation" in printed
     assert len(EventTable.read(out / "series").sensors) == 8
+    errors = {
+        name: float(re.search(rf"│ {name} *│ (0\.\d+)", printed)[1])
+        for name in ("straight lines", "Raindrop without messages: each sensor", "Raindrop")
+    }
+    assert errors["Raindrop"] < 0.95 * min(errors["straight lines"], errors["Raindrop without messages: each sensor"])
+    assert EventTable.read(out / "filled").filled.any()
+    assert load(out / "imputer").model == "raindrop"
+    assert "what filled them" in (out / "gaps.html").read_text(encoding="utf-8")
     assert "at a lag of" in (out / "graph.html").read_text(encoding="utf-8")
     table = EventTable.read(out / "data")
     assert len(table) == 150
@@ -39,7 +49,6 @@ def test_the_demo_writes_a_table_a_model_predictions_edges_and_a_report(tmp_path
     assert "open it in any browser" in printed
     page = (out / "report.html").read_text()
     assert "Trees" in page
-    assert "Transformer" in page
     picture = (out / "planted_and_found.svg").read_text()
     assert picture.count("<svg") == 1
     assert "Planted edges" in page
@@ -51,12 +60,15 @@ def test_the_demo_writes_a_table_a_model_predictions_edges_and_a_report(tmp_path
 
 @pytest.mark.slow
 def test_without_the_packages_for_the_report_the_demo_skips_it(tmp_path, capsys, monkeypatch):
-    def last_step(folder, out, *rest):
+    def last_step(graphs, folder, out, *rest):
         assert (folder / "run" / "model.json").exists()
         assert not out.exists()  # it appears with everything in it
-        return show_sensor_graph(folder, out, 4.0, *rest[1:])
+        return draw(graphs, folder, out, *rest)
 
-    monkeypatch.setattr("raindrop.cli.demo.show_sensor_graph", last_step)
+    draw = demo._draw
+    monkeypatch.setattr(demo, "_draw", last_step)
+    monkeypatch.setattr(demo, "DAYS", 8.0)
+    monkeypatch.setitem(demo_gaps.TRAINING, "train.min_steps", 2)
     monkeypatch.setitem(sys.modules, "bokeh", None)
     monkeypatch.delattr(raindrop.report, "plots", raising=False)  # so that it is imported again, and cannot be
     monkeypatch.delitem(sys.modules, "raindrop.report.plots", raising=False)
@@ -64,6 +76,7 @@ def test_without_the_packages_for_the_report_the_demo_skips_it(tmp_path, capsys,
     main(["demo", "--out", str(tmp_path / "demo"), "--samples", "60"])
     shown = capsys.readouterr().out
     assert "No report" in shown
+    assert "No page of gaps" in shown
     assert "No picture" in shown
     assert not (tmp_path / "demo/report.html").exists()
 

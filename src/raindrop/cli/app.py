@@ -137,12 +137,12 @@ def _print_warning(
 
 
 @app.command
-def demo(*, out: Path = Path("demo"), samples: int = 1500, seed: int = 0) -> None:
-    """End-to-end demo on synthetic data with a planted sensor graph: train, compare, recover the graph, predict.
+def demo(*, out: Path = Path("demo"), samples: int = 1200, seed: int = 0) -> None:
+    """End-to-end demo on synthetic data with planted graphs: fill gaps, find who informs whom, classify, compare.
 
     Args:
-        out: folder for the table, the run and the predictions; must not exist yet.
-        samples: how many samples to make.
+        out: folder for tables, models, predictions and pages; must not exist yet.
+        samples: how many labelled samples to make.
         seed: of everything that is random.
     """
     from raindrop.cli.demo import run_demo

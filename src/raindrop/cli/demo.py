@@ -1,6 +1,8 @@
-"""End-to-end demo on synthetic data: samples with a planted graph, models that fail and one that does not, a report.
+"""End-to-end demo on synthetic data with planted graphs, in two parts.
 
-Sensors have clocks of their own and gaps, causes come hours before their effects, and sensors fail in the test samples.
+A long series with gaps: fill them, and find which sensor informs which. Then labelled samples: models that fail and one
+that does not, and a report. Sensors have clocks of their own, causes come hours before their effects, and sensors fail
+in the test samples.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from rich.table import Table
 from sklearn.metrics import roc_auc_score
 
 from raindrop.cli.demo_correlations import CorrelationClassifier
+from raindrop.cli.demo_gaps import show_gaps
 from raindrop.cli.demo_graph import show_sensor_graph
 from raindrop.datasets.asynchronous import delayed_samples
 from raindrop.datasets.synthetic import PlantedGraph
@@ -43,7 +46,7 @@ class Predicts(Protocol):
 
 
 def run_demo(out: Path, num_samples: int, seed: int, console: Console) -> None:
-    """Create a table, train, compare, recover the graph, predict, report; the folder `out` appears with all of it."""
+    """Fill gaps, find the graph, classify, compare, report; the folder `out` appears with all of it."""
     started = time.monotonic()
     with atomic_folder(out) as folder:
         _fill(folder, out, num_samples, seed, console)
@@ -54,11 +57,13 @@ def run_demo(out: Path, num_samples: int, seed: int, console: Console) -> None:
 
 def _fill(folder: Path, out: Path, num_samples: int, seed: int, console: Console) -> None:
     """Do it all in `folder`, which will be called `out`."""
+    series, of_series = show_sensor_graph(folder, out, DAYS, seed, console)
+    show_gaps(folder, out, series.table, seed, console)
     planted = delayed_samples(num_samples, seed=seed)
     table = planted.table
     train, val, test = table.split(seed=seed)
     table.write(folder / "data")
-    console.print(f"Created {table!r} in {out / 'data'}: every sensor on its own clock, with gaps.")
+    console.print(f"\nCreated {table!r} in {out / 'data'}: every sensor on its own clock, with gaps.")
     console.print(
         f"Its {len(planted.edges)} planted edges determine the label: a sensor follows another one, or an unobserved "
         "copy of it, half an hour to two hours later. No single sensor predicts it."
@@ -66,13 +71,10 @@ def _fill(folder: Path, out: Path, num_samples: int, seed: int, console: Console
     console.print("\nTraining Raindrop ...")
     raindrop = Classifier("raindrop", preset="graph", seed=seed, progress=True)
     raindrop.fit(train, validation=val, run=folder / "run", parts={"train": train, "val": val, "test": test})
-    console.print("Training its baselines ...")
     trees = Classifier("trees", seed=seed).fit(train, validation=val)
-    transformer = Classifier("transformer", seed=seed).fit(train, validation=val)
     models: dict[str, Predicts] = {
         "lagged correlations of all pairs, logistic regression": CorrelationClassifier().fit(train),
         "trees on summaries of each sensor": trees,
-        "transformer": transformer,
         "Raindrop": raindrop.set_params(progress=False),
     }
     console.print(_comparison(models, test, seed))
@@ -97,8 +99,7 @@ def _fill(folder: Path, out: Path, num_samples: int, seed: int, console: Console
         f"\nWrote the model to {out / 'run'}, predictions to {out / 'predictions.parquet'}, "
         f"edges to {out / 'edges.csv'}."
     )
-    _report(raindrop, {"Trees": trees, "Transformer": transformer}, test, planted, folder, out, console)
-    series, of_series = show_sensor_graph(folder, out, DAYS, seed, console)
+    _report(raindrop, {"Trees": trees}, test, planted, folder, out, console)
     _draw(
         {
             "samples: planted": planted.graph("samples: planted"),
