@@ -164,7 +164,8 @@ class SenderEffects:
         weights = np.zeros((len(self.sensors),) * 2, dtype=np.float32)
         for sender, receiver, worse in kept.select(*keys, "worse").iter_rows():
             weights[position[sender], position[receiver]] = worse
-        reason = f"none of {len(evidence):,} pairs has a q-value up to {q:g}: this model predicts as well without them"
+        tested = f"none of {len(evidence):,} pairs has a q-value up to {q:g}"
+        reason = f"{tested}; what one sensor adds to another is within chance"
         if len(small):
             reason = f"none of the {len(small)} edges with a q-value up to {q:g} recurs with every other seed"
         elif len(self.sensors) < 2:

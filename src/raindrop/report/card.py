@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from raindrop.estimators.base import Estimator
 from raindrop.estimators.samples import SampleEstimator
+from raindrop.report.numbers import size_text
 from raindrop.report.tasks import TaskView
 from raindrop.table.event_table import EventTable
 from raindrop.version import VERSION
@@ -63,7 +64,7 @@ def card_of(
         model.append(("Mixed of", f"{share:.1%} raindrop and {1 - share:.1%} trees, chosen on validation samples"))
     data: Rows = [
         *view.card_rows(),
-        ("Trained on", f"{training['samples']:,} samples with {training['readings']:,} readings"),
+        ("Trained on", size_text(training["samples"], training["readings"])),
         ("Training data", f"fingerprint {training['fingerprint']}"),
         ("Sensors", f"{len(scaler.sensors):,}: {', '.join(scaler.sensors)}"),
         ("Times", f"{first:.4g} to {last:.4g} {estimator.time_unit_}"),
@@ -71,7 +72,7 @@ def card_of(
     ]
     if table is not None and truth is not None:
         data += [
-            ("Reported on", f"{len(table):,} samples with {table.num_readings:,} readings"),
+            ("Reported on", size_text(len(table), table.num_readings)),
             *view.sample_rows(truth),
         ]
         if table.dropped:

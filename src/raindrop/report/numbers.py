@@ -44,3 +44,8 @@ def share_text(value: float) -> str:
 def percent_text(share: float, decimals: int = 1) -> str:
     """A share in percent."""
     return f"{100 * share:.{decimals}f} %"
+
+
+def size_text(samples: int, readings: int) -> str:
+    """How large a table is."""
+    return f"{samples:,} sample{'' if samples == 1 else 's'} with {readings:,} readings"

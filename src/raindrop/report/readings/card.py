@@ -9,6 +9,7 @@ import numpy as np
 from raindrop.estimators.forecaster import Forecaster
 from raindrop.estimators.readings import ReadingsEstimator
 from raindrop.report.card import Card, Rows, model_rows, setting_rows
+from raindrop.report.numbers import size_text
 from raindrop.table.event_table import EventTable
 
 MAX_NAMES = 60  # sensors that the card names
@@ -43,7 +44,7 @@ def readings_card(
     more = len(scaler.sensors) - MAX_NAMES
     low, middle, high = (f"{float(f(estimator.interval_)):.3g}" for f in (np.min, np.median, np.max))
     data: Rows = [
-        ("Trained on", f"{training['samples']:,} samples with {training['readings']:,} readings"),
+        ("Trained on", size_text(training["samples"], training["readings"])),
         ("Training data", f"fingerprint {training['fingerprint']}"),
         ("Sensors", f"{len(scaler.sensors):,}: {names}" + (f" and {more:,} more" if more > 0 else "")),
         ("Times", f"{first:.4g} to {last:.4g} {unit}"),
@@ -51,7 +52,7 @@ def readings_card(
         ("Statics", ", ".join(column.name for column in scaler.statics) or "none"),
     ]
     if table is not None:
-        data.append(("Reported on", f"{len(table):,} samples with {table.num_readings:,} readings"))
+        data.append(("Reported on", size_text(len(table), table.num_readings)))
         if table.dropped:
             dropped = ", ".join(f"{reason}: {number:,}" for reason, number in table.dropped.items())
             data.append(("Readings dropped when the table was built", dropped))
