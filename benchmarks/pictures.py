@@ -1,7 +1,8 @@
-"""Draw the pictures of the README as SVG, with text that stays text.
+"""Draw the pictures of README and docs as SVG, with text that stays text.
 
 python benchmarks/pictures.py hidden-sensors docs/hidden_sensors.svg    # from the tables of docs/results.md
 python benchmarks/pictures.py page docs/page.svg --demo demo            # from the folder of `make demo`
+python benchmarks/pictures.py stations docs/stations.svg --stations AQI36_FOLDER    # a graph on a map, one minute
 """
 
 from __future__ import annotations
@@ -29,11 +30,15 @@ Row = list[tuple[float, float]]
 def main() -> None:
     """Draw the picture that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("picture", choices=["hidden-sensors", "page"])
+    parser.add_argument("picture", choices=["hidden-sensors", "page", "stations"])
     parser.add_argument("out", type=Path)
     parser.add_argument("--demo", type=Path, default=Path("demo"))
+    parser.add_argument("--stations", type=Path, default=Path("aqi36"))
     options = parser.parse_args()
-    drawn = draw_hidden_sensors() if options.picture == "hidden-sensors" else draw_page(options.demo)
+    if options.picture == "hidden-sensors":
+        drawn = draw_hidden_sensors()
+    else:
+        drawn = draw_page(options.demo) if options.picture == "page" else draw_stations(options.stations)
     options.out.write_text(drawn, encoding="utf-8")
 
 
@@ -111,6 +116,26 @@ def draw_page(demo: Path) -> str:
         ]
     opening = '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
     return f'{opening}viewBox="0 0 900 620" width="900" height="620">\n' + "\n".join(parts_of_page) + "\n</svg>\n"
+
+
+def draw_stations(folder: Path) -> str:
+    """The graph of the stations of AQI-36 on a map; the positions are used for the drawing alone."""
+    import polars as pl
+    from stations import Stations
+
+    import raindrop as rd
+    from raindrop.report import plots
+
+    stations = Stations.read(folder)
+    places = pl.read_csv(folder / "pm25_latlng.txt", schema_overrides={"sensor_id": pl.String})
+    positions = pl.DataFrame(
+        {"sensor": stations.names, "x": 0.766 * places["longitude"], "y": places["latitude"]}  # cos 40 degrees
+    )
+    graph = rd.sensor_graph(stations.whole_table())
+    title = f"36 stations in Beijing: the {len(graph.edges())} edges found without positions, drawn on a map"
+    figure = plots.graph(graph, top=len(graph.edges()), title=title, positions=positions)
+    figure.set_size_inches(8, 7)
+    return to_svg(figure, "stations")
 
 
 def _text(x: float, y: float, text: str, size: float, colour: str, weight: str = "normal") -> str:
