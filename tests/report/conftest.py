@@ -47,16 +47,26 @@ def browser() -> Iterator[Any]:
         yield opened
 
 
+@pytest.fixture(scope="module")
+def tabs(browser: Any, pages: dict[str, Path]) -> Iterator[dict[tuple[str, int], Opened]]:
+    """Reports that are open, by name and width; opening one takes seconds."""
+    tabs: dict[tuple[str, int], Opened] = {}
+    yield tabs
+    for tab in tabs.values():
+        tab.page.close()
+
+
 @pytest.fixture
-def opened(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
-    """A function that opens a report by name and width."""
-    tabs: list[Opened] = []
+def opened(browser: Any, pages: dict[str, Path], tabs: dict[tuple[str, int], Opened]) -> Iterator[Any]:
+    """A function that opens a report by name and width, or finds it open, as the test before left it."""
+    used: list[Opened] = []
 
     def open_page(which: str, width: int) -> Opened:
-        tabs.append(Opened(browser, pages[which], viewport={"width": width, "height": 900}))
-        return tabs[-1]
+        key = which, width
+        if key not in tabs:
+            tabs[key] = Opened(browser, pages[which], viewport={"width": width, "height": 900})
+        used.append(tabs[key])
+        return tabs[key]
 
     yield open_page
-    for tab in tabs:
-        assert tab.errors == []
-        tab.page.close()
+    assert [error for tab in used for error in tab.errors] == []

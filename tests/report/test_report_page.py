@@ -153,7 +153,8 @@ def test_the_search_finds_a_sensor(full):
     assert full.page.locator("#search-text").inner_text() == "no such sensor"
 
 
-def test_names_are_shown_literally(full):
+def test_names_are_shown_literally(opened):
+    full = opened("full", 1300)
     text = full.evaluate("document.body.innerText")
     for name in (*SENSORS, *CLASSES, "<b>A title</b>", "<label>", "<static>", "<s>twin</s>"):
         assert name in text, name
@@ -208,7 +209,8 @@ def test_a_phone_needs_no_sideways_scrolling(which, browser, pages):
     opened.page.close()
 
 
-def test_every_control_and_chart_has_an_accessible_name(full):
+def test_every_control_and_chart_has_an_accessible_name(opened):
+    full = opened("full", 1300)
     unnamed = """[...document.querySelectorAll('select, input, button, [role=img], [role=region], form, nav')].filter(
         (e) => !(e.getAttribute('aria-label') || e.closest('label') || e.textContent.trim())).length"""
     assert full.evaluate(unnamed) == 0
@@ -316,7 +318,8 @@ def test_a_graph_that_exists_per_class_only_says_so_at_the_sample(full):
     assert not full.page.locator("#sample-edge-list").is_visible()
 
 
-def test_the_positive_class_is_the_one_that_scores_and_bars_are_about(full):
+def test_the_positive_class_is_the_one_that_scores_and_bars_are_about(opened):
+    full = opened("full", 1300)
     positive = full.evaluate("data.main_group")
     assert positive == 1
     assert full.page.locator("#class").input_value() == str(positive)
