@@ -117,6 +117,16 @@ def test_a_long_series_has_stretches_in_order_of_time(imputer):
     assert imputer.sender_effects(followers(3, seed=2)).stretches() == []
 
 
+def test_in_a_small_table_other_readings_are_hidden_in_turn(imputer):
+    table, seen = followers(3, seed=2), []
+    every = imputer.sender_effects(table, progress=lambda done, number: seen.append((done, number)))
+    once = imputer.sender_effects(table, max_hidden=1 + len(every.error) // 5)
+    assert len(every.error) > 4 * len(once.error)
+    assert every.ids == once.ids
+    assert [done for done, _ in seen] == list(range(1, 5 * len(table.sensors) + 1))
+    assert {number for _, number in seen} == {5 * len(table.sensors)}
+
+
 @pytest.mark.slow
 def test_an_edge_of_one_class_is_found_by_a_model_that_never_saw_labels():
     """What one sensor says about the other holds both ways, so an imputer has the pair in both directions."""

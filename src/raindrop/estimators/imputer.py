@@ -22,6 +22,7 @@ from raindrop.table.readings import Readings
 from raindrop.table.time_columns import SECONDS
 
 BLOCK = 12.0  # typical intervals: the length of a hidden block
+MAX_TURNS = 5  # how often blocks of a small table are hidden, to find out whom it needs
 
 
 class Imputer(ReadingsEstimator):
@@ -97,14 +98,25 @@ class Imputer(ReadingsEstimator):
     ) -> SenderEffects:
         """Errors at readings hidden in blocks, with all sensors and without each of them.
 
-        At most `max_hidden` readings are predicted. progress: called with the number of sensors that are done, and of
+        At most `max_hidden` readings are predicted; in a small table others are hidden in turn, up to five times, so
+        that weaker effects can be told from chance. progress: called with the number of sensors that are done, and of
         all.
         """
         self._require_fitted()
         table = require_table(X, "sender_effects")
         interval = self._window_interval * SECONDS[self.time_unit_] / SECONDS[table.time_unit]
-        visible, truth = hold_out_blocks(table, BLOCK * interval, share=share, seed=seed)
-        return sender_effects(self, visible, truth, seed, max_hidden=max_hidden, progress=progress)
+        table, length = table.measured(), BLOCK * interval
+        hidden = [hold_out_blocks(table, length, share=share, seed=seed)]
+        turns = min(MAX_TURNS, max(1, max_hidden // max(len(hidden[0][1]), 1)))
+        more = np.random.SeedSequence([seed]).generate_state(turns)[1:].tolist()
+        hidden += [hold_out_blocks(table, length, share=share, seed=each) for each in more]
+        effects = []
+        for turn, (visible, truth) in enumerate(hidden):
+            part = None if progress is None else _one_turn(progress, turn, turns)
+            effects.append(
+                sender_effects(self, visible, truth, seed, windows_of=table, max_hidden=max_hidden, progress=part)
+            )
+        return effects[0].joined(effects[1:])
 
     def class_graphs(
         self,
@@ -135,3 +147,8 @@ class Imputer(ReadingsEstimator):
             "An imputer fills in between; ask a Forecaster for what comes after.",
         )
         return queries
+
+
+def _one_turn(progress: Progress, turn: int, turns: int) -> Progress:
+    """The progress of one turn as that of all of them."""
+    return lambda done, number: progress(turn * number + done, turns * number)

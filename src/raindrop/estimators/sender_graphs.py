@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -26,6 +27,7 @@ from raindrop.table.time_columns import SECONDS
 Progress = Callable[[int, int], None]
 MAX_HIDDEN = 20_000  # hidden readings that are predicted
 MIN_HIDDEN = 10  # of a receiver, to test its senders
+BY_READING = ("owner", "receiver", "error", "error_without", "change")  # arrays of `SenderEffects`, one row each
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,11 +107,16 @@ class SenderEffects:
         ]
         return growth
 
+    def joined(self, others: Sequence[SenderEffects]) -> SenderEffects:
+        """These hidden readings and those of `others`, of the same samples and windows."""
+        every = (self, *others)
+        arrays: dict[str, Any] = {name: np.concatenate([getattr(e, name) for e in every]) for name in BY_READING}
+        return replace(self, **arrays)
+
     def of_samples(self, chosen: NDArray[np.bool_]) -> SenderEffects:
         """Only the hidden readings of these samples, a mask over those of the table."""
         kept = chosen[self.sample[self.owner]]
-        arrays = ("owner", "receiver", "error", "error_without", "change")
-        return replace(self, **{name: getattr(self, name)[kept] for name in arrays})
+        return replace(self, **{name: getattr(self, name)[kept] for name in BY_READING})
 
     def evidence(self) -> pl.DataFrame:
         """Every pair: sender, receiver, worse, low, high, p, q; smallest p first.
@@ -238,13 +245,14 @@ def sender_effects(
     truth: pl.DataFrame,
     seed: int,
     *,
+    windows_of: EventTable | None = None,
     max_hidden: int = MAX_HIDDEN,
     progress: Progress | None = None,
 ) -> SenderEffects:
     """Predict hidden readings from the visible ones, with all sensors and without each of them.
 
-    Of more than `max_hidden` readings, so many are drawn. progress: called with the number of sensors that are done,
-    and of all.
+    Of more than `max_hidden` readings, so many are drawn. windows_of: a table with the same samples whose windows are
+    compared, instead of those of `visible`. progress: called with the number of sensors that are done, and of all.
     """
     known = [name for name, there in zip(estimator.scaler_.sensors, estimator.scaler_.observed, strict=True) if there]
     truth = truth.filter(pl.col("sensor").is_in(known))
@@ -267,7 +275,7 @@ def sender_effects(
         table = queries.table.where(sensor != name)
         part = QueryTable(table, queries.sample[asked], queries.sensor[asked], queries.time[asked])
         without[asked, u] = estimator._quantiles(part)[0][:, middle]
-    ids, owner, sample, start = _owners(queries, estimator)
+    ids, owner, sample, start = _owners(queries, windows_of or queries.table, estimator)
     return SenderEffects(
         sensors,
         ids,
@@ -283,10 +291,10 @@ def sender_effects(
 
 
 def _owners(
-    queries: QueryTable, estimator: ReadingsEstimator
+    queries: QueryTable, whole: EventTable, estimator: ReadingsEstimator
 ) -> tuple[tuple[str, ...], NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
     """Names of samples and of the windows of long samples; which of them each query belongs to; sample and start."""
-    table = replace(queries.table, filled=None).in_unit(estimator.time_unit_)
+    table = replace(whole, filled=None).in_unit(estimator.time_unit_)
     windows = Windows.cut(table, estimator._window_interval)
     several = np.bincount(windows.sample, minlength=len(table)) > 1
     factor = SECONDS[queries.table.time_unit] / SECONDS[table.time_unit]
