@@ -137,7 +137,7 @@ def _print_warning(
 
 
 @app.command
-def demo(*, out: Path = Path("demo"), samples: int = 1200, seed: int = 0) -> None:
+def demo(*, out: Path = Path("demo"), samples: int = 1500, seed: int = 0) -> None:
     """End-to-end demo on synthetic data with planted graphs: fill gaps, find who informs whom, classify, compare.
 
     Args:
