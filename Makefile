@@ -4,7 +4,8 @@ BIN := .venv/bin
 LOWEST := .venv-lowest/bin
 # Networks as small as those of the tests gain nothing from a second thread, and two processes share the cores.
 # Tests of one file share its models, pages and services, so they stay in one process.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest $(PARALLEL)
 # Compiled Python is kept, whatever the environment says: the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -41,12 +42,12 @@ test-cluster: .venv/installed-test
 
 # The tests as other processors would compute them, with one and two threads: six runs, a table at the end.
 test-cpus: .venv/installed-test .venv/browser
-	.ci/cpus $(BIN)
+	.ci/cpus $(BIN) $(PARALLEL)
 
 # The quick tests with the lowest versions that pyproject.toml admits. Old packages warn about new ones, so warnings
 # are not errors here.
 test-lowest: .venv-lowest/installed
-	OMP_NUM_THREADS=1 $(LOWEST)/pytest -n 2 -m "not slow" -W default
+	OMP_NUM_THREADS=1 $(LOWEST)/pytest $(PARALLEL) -m "not slow" -W default
 
 # Hostile inputs for every entry point, for so long; prints a table (docs/reliability.md).
 MINUTES ?= 60

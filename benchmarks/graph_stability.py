@@ -23,16 +23,12 @@ from stations import Stations
 
 from raindrop import EventTable, class_graphs, sensor_graph
 from raindrop.datasets.asynchronous import delayed_sensors
+from raindrop.graphs.evidence import stability
+from raindrop.graphs.graph import SensorGraph
 from raindrop.graphs.informed import InformedGraph
 
 STRONGEST, SENDERS = 50, 3
-
-
-def strongest_pairs(weights: np.ndarray, number: int) -> set[int]:
-    """The positions of the largest weights above 0, without the diagonal."""
-    weights = np.where(np.eye(len(weights), dtype=bool), 0.0, weights)
-    order = np.argsort(-weights, axis=None)[:number]
-    return {int(at) for at in order if weights.flat[at] > 0}
+PAIR = ["sender", "receiver"]
 
 
 def shared_senders(a: np.ndarray, b: np.ndarray) -> tuple[float, int]:
@@ -48,27 +44,20 @@ def shared_senders(a: np.ndarray, b: np.ndarray) -> tuple[float, int]:
 def compare(title: str, graphs: list[InformedGraph]) -> None:
     """Print what every two of the graphs share, in the mean."""
     M = len(graphs[0].sensors)
-    rows = []
-    for a, b in combinations(graphs, 2):
-        edges = [set(map(tuple, g.edges().select("sender", "receiver").rows())) for g in (a, b)]
-        top = [strongest_pairs(g.scores, STRONGEST) for g in (a, b)]
-        senders, receivers = shared_senders(a.scores, b.scores)
-        rows.append(
-            {
-                "edges": [len(each) for each in edges],
-                "edges_in_common": len(edges[0] & edges[1]),
-                "top_50_in_common": len(top[0] & top[1]) / max(map(len, top)),
-                "three_senders_in_common": senders,
-                "receivers": receivers,
-            }
-        )
-    mean = {
-        name: round(float(np.nanmean([row[name] for row in rows])), 3)
-        for name in ("edges_in_common", "top_50_in_common", "three_senders_in_common", "receivers")
+    found = [set(graph.edges().select("sender", "receiver").rows()) for graph in graphs]
+    senders = [shared_senders(a.scores, b.scores) for a, b in combinations(graphs, 2)]
+    strongest = stability([graph.ranking() for graph in graphs], top=STRONGEST)
+    line = {
+        "compared": title,
+        "sensors": M,
+        "edges": [len(each) for each in found],
+        "edges_in_common": float(np.mean([len(a & b) for a, b in combinations(found, 2)])),
+        "top_50_in_common": round(strongest.overlap, 3),
+        "three_senders_in_common": round(float(np.nanmean([share for share, _ in senders])), 3),
+        "receivers": float(np.mean([number for _, number in senders])),
+        "by_chance": {"top_50": round(strongest.expected_overlap, 3), "three_senders": round(SENDERS / (M - 1), 3)},
     }
-    chance = {"top_50": round(STRONGEST / (M * (M - 1)), 3), "three_senders": round(SENDERS / (M - 1), 3)}
-    edges = [len(graph.edges()) for graph in graphs]
-    print(json.dumps({"compared": title, "sensors": M, "edges": edges} | mean | {"by_chance": chance}), flush=True)
+    print(json.dumps(line), flush=True)
 
 
 def halves(table: EventTable, seed: int) -> list[EventTable]:
@@ -84,12 +73,13 @@ def halves(table: EventTable, seed: int) -> list[EventTable]:
 def compare_classes(table: EventTable, seeds: list[int]) -> None:
     """How the classes' graphs differ, with each seed and in two halves of the samples."""
 
-    def differences(part: EventTable, seed: int) -> tuple[set[tuple[str, str]], dict[tuple[str, str], float]]:
-        classes = class_graphs(part, seed=seed)
-        found = classes.evidence.filter("found")
-        every = classes.evidence.select("sender", "receiver", "in_class", "in_others").rows()
-        strength = {(u, v): inside - outside for u, v, inside, outside in every}
-        return set(map(tuple, found.select("sender", "receiver").rows())), strength
+    def differences(part: EventTable, seed: int) -> tuple[set[tuple[str, ...]], SensorGraph]:
+        evidence = class_graphs(part, seed=seed).evidence
+        weights = np.zeros((len(part.sensors),) * 2, dtype=np.float32)
+        place = {name: at for at, name in enumerate(part.sensors)}
+        for sender, receiver, inside, outside in evidence.select(*PAIR, "in_class", "in_others").iter_rows():
+            weights[place[sender], place[receiver]] = inside - outside
+        return set(evidence.filter("found").select(PAIR).rows()), SensorGraph(part.sensors, weights)
 
     M = len(table.sensors)
     for title, made in (
@@ -97,16 +87,15 @@ def compare_classes(table: EventTable, seeds: list[int]) -> None:
         ("halves", [differences(part, 0) for part in halves(table, 0)]),
     ):
         for (found_a, a), (found_b, b) in combinations(made, 2):
-            top = [set(sorted(each, key=lambda pair: -abs(each[pair]))[:STRONGEST]) for each in (a, b)]
-            both = found_a & found_b
+            strongest, both = stability([a, b], top=STRONGEST), found_a & found_b
             line = {
                 "compared": f"class differences, {title}",
                 "found": [len(found_a), len(found_b)],
                 "found_in_both": len(both),
                 "found_in_both_by_chance": round(len(found_a) * len(found_b) / (M * (M - 1)), 2),
                 "same_sign": sum(a[pair] * b[pair] > 0 for pair in both),
-                "top_50_in_common": len(top[0] & top[1]) / STRONGEST,
-                "top_50_by_chance": round(STRONGEST / (M * (M - 1)), 3),
+                "top_50_in_common": round(strongest.overlap, 3),
+                "top_50_by_chance": round(strongest.expected_overlap, 3),
             }
             print(json.dumps(line), flush=True)
 
@@ -117,7 +106,6 @@ def main() -> None:
     parser.add_argument("--stations", action="store_true", help="the folder is that of AQI-36")
     parser.add_argument("--planted", type=int, help="the seed of a planted series, instead of a table")
     parser.add_argument("--classes", action="store_true")
-    parser.add_argument("--label", default=None)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     options = parser.parse_args()
     if options.planted is not None:
@@ -125,7 +113,7 @@ def main() -> None:
     elif options.stations:
         table = Stations.read(options.table).whole_table()
     else:
-        table = EventTable.read(options.table, **({} if options.label is None else {"label": options.label}))
+        table = EventTable.read(options.table)
     if options.classes:
         compare_classes(table, options.seeds)
     else:

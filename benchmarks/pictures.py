@@ -35,11 +35,12 @@ def main() -> None:
     parser.add_argument("--demo", type=Path, default=Path("demo"))
     parser.add_argument("--stations", type=Path, default=Path("aqi36"))
     options = parser.parse_args()
-    if options.picture == "hidden-sensors":
-        drawn = draw_hidden_sensors()
-    else:
-        drawn = draw_page(options.demo) if options.picture == "page" else draw_stations(options.stations)
-    options.out.write_text(drawn, encoding="utf-8")
+    draw = {
+        "hidden-sensors": draw_hidden_sensors,
+        "page": lambda: draw_page(options.demo),
+        "stations": lambda: draw_stations(options.stations),
+    }[options.picture]
+    options.out.write_text(draw(), encoding="utf-8")
 
 
 def read_table(section: str, heading: str) -> dict[str, Row]:
@@ -127,10 +128,8 @@ def draw_stations(folder: Path) -> str:
     from raindrop.report import plots
 
     stations = Stations.read(folder)
-    places = pl.read_csv(folder / "pm25_latlng.txt", schema_overrides={"sensor_id": pl.String})
-    positions = pl.DataFrame(
-        {"sensor": stations.names, "x": 0.766 * places["longitude"], "y": places["latitude"]}  # cos 40 degrees
-    )
+    north, east = stations.place.T
+    positions = pl.DataFrame({"sensor": stations.names, "x": 0.766 * east, "y": north})  # cos 40 degrees
     graph = rd.sensor_graph(stations.whole_table())
     title = f"36 stations in Beijing: the {len(graph.edges())} edges found without positions, drawn on a map"
     figure = plots.graph(graph, top=len(graph.edges()), title=title, positions=positions)

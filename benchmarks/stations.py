@@ -36,6 +36,7 @@ class Stations:
     truth: Matrix
     visible: Matrix
     test: NDArray[np.bool_]  # (hour,)
+    place: Matrix  # (station, 2) latitude and longitude
     distance: Matrix  # (station, station) km
 
     @classmethod
@@ -47,7 +48,7 @@ class Stations:
         place = pl.read_csv(folder / "pm25_latlng.txt").select("latitude", "longitude").to_numpy()
         km = place * np.array([111.0, 85.0])
         distance = np.sqrt(((km[:, None] - km[None]) ** 2).sum(-1))
-        return cls(names, truth, visible, np.isin(month, TEST_MONTHS), distance)
+        return cls(names, truth, visible, np.isin(month, TEST_MONTHS), place, distance)
 
     def training_table(self) -> EventTable:
         """The other months: a sample for each run of them."""

@@ -78,6 +78,7 @@ def test_without_the_packages_for_the_report_the_demo_skips_it(tmp_path, capsys,
     assert "No report" in shown
     assert "No page of gaps" in shown
     assert "No picture" in shown
+    assert shown.count("[report]") == 2  # the package to install, not markup
     assert not (tmp_path / "demo/report.html").exists()
 
 

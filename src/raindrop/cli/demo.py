@@ -15,12 +15,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from sklearn.metrics import roc_auc_score
 
 from raindrop.cli.demo_correlations import CorrelationClassifier
 from raindrop.cli.demo_gaps import show_gaps
 from raindrop.cli.demo_graph import show_sensor_graph
+from raindrop.cli.pages import can_write_page
 from raindrop.datasets.asynchronous import delayed_samples
 from raindrop.datasets.synthetic import PlantedGraph
 from raindrop.errors import MissingExtraError
@@ -30,7 +32,7 @@ from raindrop.files import atomic_folder
 from raindrop.graphs.export import write_frame
 from raindrop.graphs.graph import SensorGraph
 from raindrop.graphs.recovery import lagged_correlation, recovery
-from raindrop.report import check_report_path, report_on, write_report
+from raindrop.report import report_on, write_report
 from raindrop.table.event_table import EventTable
 from raindrop.table.hide import hide_random_sensors
 
@@ -136,10 +138,7 @@ def _report(
 ) -> None:
     """Write the HTML report; without the packages for it, the demo ends without a report."""
     path = folder / "report.html"
-    try:
-        check_report_path(path)
-    except MissingExtraError as error:
-        console.print(f"No report: {error}")
+    if not can_write_page(path, "No report", console):
         return
     truth = ", ".join(f"{sender} -> {receiver}" for sender, receiver in planted.edges)
     notes = {"Samples": "10 % that were not used for training or validation", "Planted edges": f"{truth} (synthetic)"}
@@ -154,7 +153,7 @@ def _draw(graphs: dict[str, SensorGraph], folder: Path, out: Path, console: Cons
     try:
         from raindrop.report import plots
     except MissingExtraError as error:
-        console.print(f"No picture: {error}")
+        console.print(f"No picture: {escape(str(error))}")
         return
     name = "planted_and_found.svg"
     plots.side_by_side(graphs).savefig(folder / name)

@@ -8,10 +8,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from raindrop.errors import MissingExtraError
+from raindrop.cli.pages import can_write_page
 from raindrop.estimators.imputer import Imputer
 from raindrop.estimators.simple_baselines import simple_baseline
-from raindrop.report import check_report_path, write_report
+from raindrop.report import write_report
 from raindrop.report.readings.content import report_on_readings
 from raindrop.table.event_table import EventTable
 from raindrop.table.hide import hold_out_blocks
@@ -42,10 +42,7 @@ def show_gaps(folder: Path, out: Path, table: EventTable, seed: int, console: Co
     imputer.fill(visible).write(folder / "filled")
     console.print(f"Wrote the imputer to {out / 'imputer'} and the filled series to {out / 'filled'}.")
     path = folder / "gaps.html"
-    try:
-        check_report_path(path)
-    except MissingExtraError as error:
-        console.print(f"No page of gaps: {error}")
+    if not can_write_page(path, "No page of gaps", console):
         return
     write_report(report_on_readings(imputer, table, seed=seed, title="Demo: gaps, and what filled them"), path)
     console.print(f"Wrote the page of gaps to {out / path.name}; open it in any browser.")

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
+from raindrop.cli.pages import can_write_page
 from raindrop.cli.samples import console
 from raindrop.cli.table_options import DEFAULT, TableOptions, Words, read_table
-from raindrop.errors import ConfigError, MissingExtraError, suggest
+from raindrop.errors import ConfigError, suggest
 
 if TYPE_CHECKING:  # torch loads only when the command runs
     from raindrop.estimators.auto import AutoResult
@@ -100,13 +101,10 @@ def _print_ranking(result: AutoResult) -> None:
 def _write_page(result: AutoResult, out: Path, data: Path) -> None:
     """Write the report into the run's folder; without the packages for it, a sentence says so."""
     from raindrop.estimators.readings import ReadingsEstimator
-    from raindrop.report import check_report_path, report_on, report_on_readings, write_report
+    from raindrop.report import report_on, report_on_readings, write_report
 
     path = out / "report.html"
-    try:
-        check_report_path(path)
-    except MissingExtraError as error:
-        console.print(f"no page: {escape(str(error))}")
+    if not can_write_page(path, "no page", console):
         return
     assert result.evaluated is not None  # it comes with the model
     assert result.best is not None

@@ -275,7 +275,7 @@ def sender_effects(
         table = queries.table.where(sensor != name)
         part = QueryTable(table, queries.sample[asked], queries.sensor[asked], queries.time[asked])
         without[asked, u] = estimator._quantiles(part)[0][:, middle]
-    ids, owner, sample, start = _owners(queries, windows_of or queries.table, estimator)
+    ids, owner, sample, start = _owners(queries, queries.table if windows_of is None else windows_of, estimator)
     return SenderEffects(
         sensors,
         ids,

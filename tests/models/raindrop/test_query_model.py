@@ -23,6 +23,7 @@ from raindrop.batch.windows import Windows
 from raindrop.models.base import DataSpec, Output
 from raindrop.models.raindrop import queries as query_model
 from raindrop.models.raindrop.lagged_values import CERTAIN, LAGS
+from raindrop.models.raindrop.pair_numbers import PairNumbers
 from raindrop.models.raindrop.queries import CHANGE_WIDTHS, Embedding, QueryConfig, RaindropQueries
 from raindrop.table.event_table import EventTable
 from raindrop.tasks.readings import ReadingsAt
@@ -286,6 +287,12 @@ def changing(at: Around) -> np.ndarray:
     return np.array([*(at.both[k] for k in CHANGE_WIDTHS), at.line])
 
 
+def numbers_of_pair(pairs: PairNumbers, v: int, u: int) -> np.ndarray:
+    if pairs.rank:
+        return pairs.send[u].detach().numpy() @ pairs.receive[v].detach().numpy()
+    return pairs.full[v, u].detach().numpy()
+
+
 def lagged_value(model: RaindropQueries, readings: Any, v: int, u: int, t: float, level: float) -> float:
     """What sender u measured some time before and after t, by the weights of its pair with v, one lag at a time."""
     layer, interval = model.messages.lagged, model.interval
@@ -294,10 +301,7 @@ def lagged_value(model: RaindropQueries, readings: Any, v: int, u: int, t: float
     for at, lag in enumerate(LAGS):
         then = around(readings, t + lag * unit, float(interval[u]), list(SCALES))
         nearest = min(then.age, then.wait)
-        if hasattr(layer, "send"):
-            weight = float(layer.send[u].detach().numpy() @ layer.receive[v, :, at].detach().numpy())
-        else:
-            weight = float(layer.weights[v, u, at].detach())
+        weight = numbers_of_pair(layer.weights, v, u)[at]
         total += weight * (then.line - level) * np.exp(-nearest / CERTAIN)
     return total
 
@@ -322,10 +326,7 @@ def loop_over_senders(model: RaindropQueries, batch: Batch, q: int) -> tuple[np.
             then = around(readings, time, float(interval[u]), scales)
             moved.append(changing(now) - changing(then))
             evidence += [then.log_before[0], then.log_after[0], *then.ages]
-        if hasattr(layer, "send"):
-            pair = layer.send[u].detach().numpy() @ layer.receive[v].detach().numpy()
-        else:
-            pair = layer.pair[v, u].detach().numpy()
+        pair = numbers_of_pair(layer.pairs, v, u)
         scores.append(pair + two_layers(layer.of_sender, evidence) + two_layers(layer.of_receiver, own.evidence))
         from_line = (1 - own.share) * moved[0] + own.share * moved[1]
         lagged = [lagged_value(model, readings, v, u, t, now.both[-1])] if layer.lagged is not None else []
@@ -354,7 +355,7 @@ def test_attention_and_messages_are_equations_1_and_2(build, batch, settings):
 def test_a_sender_without_readings_is_known_by_its_missing_evidence(build, batch):
     """Attention goes by evidence: a sensor that was never read in the sample has other weights than one that was."""
     model = build()
-    no_pairs = {name: torch.zeros_like(x) for name, x in model.state_dict().items() if name == "messages.pair"}
+    no_pairs = {name: torch.zeros_like(x) for name, x in model.state_dict().items() if name == "messages.pairs.full"}
     model.load_state_dict(model.state_dict() | no_pairs)
     first = batch.queries.sample == 0  # sensor 1 is never read in it
     senders = output_of(model, batch).senders[first & (batch.queries.sensor == 3)]

@@ -7,13 +7,12 @@ Axes: q queries, u senders, l lags.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from raindrop.batch.batch import Queries
 from raindrop.batch.nearby import MAX_AGE, Series
+from raindrop.models.raindrop.pair_numbers import PairNumbers
 
 LAGS = (-8.0, -6.0, -4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0)  # in units of `lag_unit`
 CERTAIN = 2.0  # typical intervals to the nearest reading after which a value at a lag counts for a third
@@ -24,19 +23,7 @@ class LaggedValues(nn.Module):
 
     def __init__(self, num_sensors: int, rank: int):
         super().__init__()
-        self.weights: Any
-        if rank:
-            self.send = nn.Parameter(torch.randn(num_sensors, rank) * 0.1)
-            self.receive = nn.Parameter(torch.randn(num_sensors, rank, len(LAGS)) * 0.1)
-        else:
-            self.weights = nn.Parameter(torch.randn(num_sensors, num_sensors, len(LAGS)) * 0.02)  # (v, u, l)
-
-    def weights_of_pairs(self, v: Tensor) -> Tensor:
-        """(q, u, l)."""
-        if hasattr(self, "send"):
-            return torch.einsum("ur,qrl->qul", self.send, self.receive[v])
-        out: Tensor = self.weights[v]
-        return out
+        self.weights = PairNumbers(num_sensors, len(LAGS), rank, 0.02)
 
     def forward(self, series: Series, queries: Queries, level: Tensor) -> Tensor:
         """(q, u). `level` (q, u) is that of each sender; its values are relative to it."""
@@ -49,7 +36,7 @@ class LaggedValues(nn.Module):
         line, certainty = there.values()[2], torch.exp(-nearest / CERTAIN)  # (m, u)
         line, certainty = (x[index].view(-1, len(LAGS), x.shape[1]) for x in (line, certainty))  # (q, l, u)
         deviation = (line - level[:, None]) * certainty
-        return torch.einsum("qlu,qul->qu", deviation, self.weights_of_pairs(queries.sensor))
+        return torch.einsum("qlu,qul->qu", deviation, self.weights(queries.sensor))
 
 
 def lag_unit(interval: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ Axes: q queries, u senders, h heads, k widths.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,7 @@ from raindrop.batch.nearby import MAX_AGE, SCALES, Moments, Series
 from raindrop.models.base import DataSpec, Model, Output
 from raindrop.models.ensemble import EnsembleHead
 from raindrop.models.raindrop.lagged_values import LaggedValues
+from raindrop.models.raindrop.pair_numbers import PairNumbers
 from raindrop.ranges import Layers, OptionalSize, Ranged, Share, Size
 
 CHANGE_WIDTHS = [0, 2]  # of SCALES: the averages whose change is sent
@@ -152,24 +153,12 @@ class QueryMessages(nn.Module):
         K, C, H = len(SCALES), len(CHANGE_WIDTHS) + 1, config.heads
         self.num_sensors = num_sensors
         evidence = Embedding.num_evidence(K)
-        self.pair: Any
-        if config.pair_rank:
-            self.send = nn.Parameter(torch.randn(num_sensors, config.pair_rank) * 0.1)
-            self.receive = nn.Parameter(torch.randn(num_sensors, config.pair_rank, H) * 0.1)
-        else:
-            self.pair = nn.Parameter(torch.randn(num_sensors, num_sensors, H) * 0.01)  # (v, u, h)
+        self.pairs = PairNumbers(num_sensors, H, config.pair_rank, 0.01)
         self.nobody = nn.Parameter(torch.full((num_sensors, H), -2.0))  # the score of listening to nobody
         self.of_sender = _two_layers(evidence + 8, config.evidence_hidden, H)
         self.of_receiver = _two_layers(evidence, config.evidence_hidden, H)
         self.lagged = LaggedValues(num_sensors, config.pair_rank) if config.lags else None
         self.width = H * (Embedding.num_values(K) + 1 + 3 * C + (self.lagged is not None))
-
-    def scores_of_pairs(self, v: Tensor) -> Tensor:
-        """(q, u, h)."""
-        if hasattr(self, "send"):
-            return torch.einsum("ur,qrh->quh", self.send, self.receive[v])
-        out: Tensor = self.pair[v]
-        return out
 
     def forward(self, series: Series, queries: Queries, own: Embedding) -> tuple[Tensor, Tensor]:
         """(q, h values): the messages of each head, and (q, u) the mean attention of the heads."""
@@ -189,9 +178,7 @@ class QueryMessages(nn.Module):
             evidence.append(certainty[at] * present[:, None, None])
         share = own.moments.share[:, None, None]
         from_line = (1 - share) * moved[0] + share * moved[1]
-        score = (
-            self.scores_of_pairs(v) + self.of_sender(torch.cat(evidence, -1)) + self.of_receiver(own.evidence)[:, None]
-        )
+        score = self.pairs(v) + self.of_sender(torch.cat(evidence, -1)) + self.of_receiver(own.evidence)[:, None]
         itself = torch.arange(self.num_sensors, device=v.device) == v[:, None]
         score = score.masked_fill(itself[..., None], -torch.inf)
         alpha = torch.softmax(torch.cat([score, self.nobody[v][:, None]], dim=1), dim=1)[:, :-1]  # Eq. 1 (q, u, h)
