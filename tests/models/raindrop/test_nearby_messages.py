@@ -179,9 +179,10 @@ def test_decaying_averages_equal_loops_and_have_their_gradient(batch):
 
 
 @SIDES
-@pytest.mark.parametrize("cut", [False, True], ids=["all edges", "some edges"])
-def test_the_gradient_of_the_sums_is_that_of_finite_differences(model, batch, monkeypatch, sides, cut):
+@pytest.mark.parametrize(("cut", "gain"), [(False, 0), (False, 1000), (True, 1000)], ids=["sums", "products", "edges"])
+def test_the_gradient_of_the_sums_is_that_of_finite_differences(model, batch, monkeypatch, sides, cut, gain):
     monkeypatch.setattr(nearby_sums, "CHUNK_SIZE", 200)  # several chunks
+    monkeypatch.setattr(nearby_sums, "PRODUCT_GAIN", gain)
     layer, generator = nearby(model), torch.Generator().manual_seed(0)
     layer.sides = sides
     edges = None
@@ -190,6 +191,7 @@ def test_the_gradient_of_the_sums_is_that_of_finite_differences(model, batch, mo
         edges = torch.rand(shape, generator=generator, dtype=torch.float64)
         edges = edges * (torch.rand(shape, generator=generator) > 0.4)
     sums = layer.sums(batch, edges)
+    assert sums.products_are_cheaper == (gain > 0 and not cut)
     content = torch.randn(len(batch.value), layer.heads, 2, generator=generator, dtype=torch.float64)
     inputs = content, layer.decay.detach().abs(), layer.pair_weight().detach()
     assert torch.autograd.gradcheck(sums, [x.requires_grad_() for x in inputs], fast_mode=True)

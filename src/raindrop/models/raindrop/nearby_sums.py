@@ -2,7 +2,7 @@
 
 These are (n, u, k, j) numbers, far more than everything else in the model. They are computed in chunks that fit into
 the processor's cache, and computed again for the gradient, which is written by hand. Where many sensors are read at the
-same times, the sums alone are matrix products: what u sends at s is the same for all receivers.
+same times, sums and gradient are matrix products: what u sends at s is the same for all receivers.
 
 Axes: n a reading, s a timestamp, u the sending and v the receiving sensor, k a head, j a rank of the message.
 """
@@ -58,25 +58,36 @@ class SenderSums:
 
     def sums(self, content: Tensor, decay: Tensor, pair: Tensor) -> tuple[Tensor, Tensor]:
         """The same without a gradient, in the cheaper of two ways."""
-        if self.edges is None and 0 < self.batch.num_steps * pair.shape[1] <= PRODUCT_GAIN * len(content):
+        if self.products_are_cheaper:
             return self.products(content, decay, pair)
         numerator, total = torch.zeros_like(content), content.new_zeros(content.shape[:2])
         for rows, sent, weight in self.terms(content, decay, pair):
             numerator[rows], total[rows] = sent.sum(1), weight.sum(1)
         return numerator, total
 
+    @property
+    def products_are_cheaper(self) -> bool:
+        """Whether matrix products over all timestamps and sensors cost less than sums for each reading."""
+        batch = self.batch
+        return self.edges is None and 0 < batch.num_steps * batch.num_sensors <= PRODUCT_GAIN * len(batch.value)
+
     def products(self, content: Tensor, decay: Tensor, pair: Tensor) -> tuple[Tensor, Tensor]:
         """The sums of every receiver at every timestamp, by matrix products; readings take theirs."""
-        n, k, j = content.shape
+        k, j = content.shape[1:]
         padded, by_pair = _with_zeros(content), pair.permute(2, 1, 0)  # (k, u, v)
         parts = []
-        for chunk in self.chunks(max(1, pair.shape[1] * k * (j + 1) * self.batch.num_steps // n)):
+        for chunk in self.product_chunks(content):
             evidence = self.evidence(decay, chunk)[..., None]  # (t, u, k, 1)
             sent = torch.cat([self.content_at(padded, chunk) * evidence, evidence], dim=-1)  # (t, u, k, j + 1)
-            summed = torch.bmm(sent.permute(2, 0, 3, 1).reshape(k, -1, pair.shape[1]), by_pair)  # (k, t (j + 1), v)
+            summed = torch.bmm(_as_matrices(sent), by_pair)  # (k, t (j + 1), v)
             parts.append(summed.view(k, -1, j + 1, len(pair))[:, chunk.step, :, self.batch.sensor[chunk.rows]])
         sums = parts[0] if len(parts) == 1 else torch.cat(parts)  # (n, k, j + 1)
         return sums[..., :j], sums[..., j]
+
+    def product_chunks(self, content: Tensor) -> Iterator[_Chunk]:
+        """Chunks for matrix products of all sensors at all timestamps."""
+        n, k, j = content.shape
+        return self.chunks(max(1, self.batch.num_sensors * k * (j + 1) * self.batch.num_steps // n))
 
     def weights(self, decay: Tensor, pair: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """The weight of each sender at each reading, scaled by edges, for some readings at a time: (n, u, k)."""
@@ -160,29 +171,12 @@ class _Sums(torch.autograd.Function):
         sums: SenderSums = ctx.sums
         d_content = content.new_zeros(len(content) + 1, *content.shape[1:])
         d_decay, d_pair = torch.zeros_like(decay), torch.zeros_like(pair)
-        padded = _with_zeros(content)
-        for chunk in sums.chunks(_numbers_per_reading(content, pair)):
-            rows, times = chunk.rows, chunk.steps.stop - chunk.steps.start
-            at_step = sums.evidence(decay, chunk)  # (t, u, k)
-            evidence = at_step[chunk.step]
-            weight, e, scaled = sums.pair_of(pair, chunk)
-            sent = sums.content_at(padded, chunk)[chunk.step]  # (n, u, k, j)
-            d_weight_content = (sent * d_numerator[rows][:, None]).sum(-1)  # (n, u, k): of scaled weight x evidence
-            d_out = d_total[rows][:, None]
-            # of weight by pair, and of evidence
-            of_pair = (d_weight_content if e is None else d_weight_content * e) + d_out
-            if e is not None:
-                of_pair = of_pair * e.sign()
-            d_pair.index_add_(0, sums.batch.sensor[rows], of_pair * evidence)
-            of_evidence = d_weight_content * (weight if scaled is None else scaled) + weight * d_out
-            of_evidence = of_evidence.new_zeros(times, *of_evidence.shape[1:]).index_add_(0, chunk.step, of_evidence)
-            of_evidence *= at_step
+        gradient = _gradient_by_products if sums.products_are_cheaper else _gradient_by_readings
+        for chunk, of_sent, of_evidence in gradient(sums, (content, decay, pair), (d_numerator, d_total), d_pair):
             for at, heads in enumerate((slice(0, sums.lines), slice(sums.lines, None))):
                 log_age = sums.log_age[at][chunk.steps]
                 d_decay[:, heads] -= (of_evidence[..., heads] * log_age).sum(0)
             # of contents, back to the readings that were sent
-            of_sent = ((weight if scaled is None else scaled) * evidence)[..., None] * d_numerator[rows][:, None]
-            of_sent = of_sent.new_zeros(times, *of_sent.shape[1:]).index_add_(0, chunk.step, of_sent)
             previous, following = sums.previous[chunk.steps].flatten(), sums.following[chunk.steps].flatten()
             previous = torch.where(previous < 0, len(content), previous)
             if sums.between:
@@ -193,6 +187,61 @@ class _Sums(torch.autograd.Function):
                 of_sent[:, :, : sums.lines] -= after
             d_content.index_add_(0, previous, of_sent.flatten(0, 1))
         return d_content[:-1], d_decay, d_pair, None
+
+
+Gradients = Iterator[tuple[_Chunk, Tensor, Tensor]]
+"""Of chunks: the gradients of what each sensor sends at each timestamp (t, u, k, j) and of log evidence (t, u, k)."""
+
+
+def _gradient_by_products(
+    sums: SenderSums, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, Tensor], d_pair: Tensor
+) -> Gradients:
+    """From the inputs of `SenderSums.products` and the gradients of its outputs; that of pairs is added to d_pair."""
+    (content, decay, pair), (d_numerator, d_total) = inputs, outputs
+    k, j = content.shape[1:]
+    padded, d_sums = _with_zeros(content), torch.cat([d_numerator, d_total[..., None]], dim=-1)
+    to_senders = pair.permute(2, 0, 1)  # (k, v, u)
+    for chunk in sums.product_chunks(content):
+        times = chunk.steps.stop - chunk.steps.start
+        evidence, at = sums.evidence(decay, chunk)[..., None], sums.content_at(padded, chunk)
+        sent = _as_matrices(torch.cat([at * evidence, evidence], dim=-1))  # (k, t (j + 1), u)
+        received = content.new_zeros(times, len(pair), k, j + 1)
+        received[chunk.step, sums.batch.sensor[chunk.rows]] = d_sums[chunk.rows]
+        arrived = _as_matrices(received)  # (k, t (j + 1), v)
+        d_pair += torch.bmm(arrived.transpose(1, 2), sent).permute(1, 2, 0)
+        d_sent = torch.bmm(arrived, to_senders).view(k, times, j + 1, -1).permute(1, 3, 0, 2)  # (t, u, k, j + 1)
+        of_sent = d_sent[..., :j] * evidence
+        yield chunk, of_sent, (of_sent * at).sum(-1) + d_sent[..., j] * evidence[..., 0]
+
+
+def _gradient_by_readings(
+    sums: SenderSums, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, Tensor], d_pair: Tensor
+) -> Gradients:
+    """The same from the sums over `SenderSums.terms`, which may have edges."""
+    (content, decay, pair), (d_numerator, d_total) = inputs, outputs
+    padded = _with_zeros(content)
+    for chunk in sums.chunks(_numbers_per_reading(content, pair)):
+        rows, times = chunk.rows, chunk.steps.stop - chunk.steps.start
+        at_step = sums.evidence(decay, chunk)  # (t, u, k)
+        evidence = at_step[chunk.step]
+        weight, e, scaled = sums.pair_of(pair, chunk)
+        sent = sums.content_at(padded, chunk)[chunk.step]  # (n, u, k, j)
+        d_weight_content = (sent * d_numerator[rows][:, None]).sum(-1)  # (n, u, k): of scaled weight x evidence
+        d_out = d_total[rows][:, None]
+        of_pair = (d_weight_content if e is None else d_weight_content * e) + d_out
+        if e is not None:
+            of_pair = of_pair * e.sign()
+        d_pair.index_add_(0, sums.batch.sensor[rows], of_pair * evidence)
+        of_evidence = d_weight_content * (weight if scaled is None else scaled) + weight * d_out
+        of_evidence = of_evidence.new_zeros(times, *of_evidence.shape[1:]).index_add_(0, chunk.step, of_evidence)
+        of_sent = ((weight if scaled is None else scaled) * evidence)[..., None] * d_numerator[rows][:, None]
+        of_sent = of_sent.new_zeros(times, *of_sent.shape[1:]).index_add_(0, chunk.step, of_sent)
+        yield chunk, of_sent, of_evidence * at_step
+
+
+def _as_matrices(x: Tensor) -> Tensor:
+    """(t, u, k, c) -> (k, t c, u)."""
+    return x.permute(2, 0, 3, 1).reshape(x.shape[2], -1, x.shape[1])
 
 
 def _with_zeros(content: Tensor) -> Tensor:
