@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from class_tasks import classes, labelled_collator
+from fork_server import use_fork_server
 from random_tables import random_table
 
 from raindrop.batch.batch import Batch
@@ -19,6 +20,7 @@ from raindrop.table.event_table import EventTable
 # On small tensors more threads only wait for one another; `make test-cpus` runs the tests with two as well.
 THREADS = os.environ.get("RAINDROP_TEST_THREADS", "1")
 os.environ["OMP_NUM_THREADS"] = THREADS  # processes that a test starts compute exactly as this one does
+use_fork_server(dict(os.environ))
 
 
 @pytest.fixture(autouse=True, scope="session")
