@@ -52,7 +52,7 @@ PRELOADED = (
 UNSAFE = ("raindrop", "polars")  # the state of the one must be new; the threads of the other do not survive a fork
 READ_AT_START = ("PYTHON", "OMP_", "KMP_", "MKL_", "OPENBLAS_", "ATEN_", "LD_", "LC_", "LANG", "MALLOC_")
 """Variables that Python, its locale or the imported packages have read in the server; PYTHONPATH is no matter."""
-FORKED = ("raindrop", "raindrop.serve.worker", "torch.distributed.run")
+FORKED = ("raindrop", "raindrop.serve.worker", "torch.distributed.run", "mkdocs")
 """What is forked by its name, `python -m NAME`."""
 BY_FORK = "# by fork\n"
 """Code that begins with this line is forked too: `python -c CODE`."""
