@@ -5,6 +5,9 @@ is this Python with the command line of raindrop, one of its workers or a proces
 from a server. It is a process as any other: a child of the one that asked, with its own id, arguments, environment,
 folder, files, signals and exit code, in which nothing of raindrop has been imported. Other programs start as ever.
 
+What they share is the server's seed of hashes and its limits. A process that is started with other options of Python,
+or with other variables that are read when it starts, is not forked.
+
 A process can only become the child of an ancestor of the server, so each of them has a server of its own, which was
 forked before anything was run.
 """
@@ -29,6 +32,7 @@ import sys
 import threading
 import time
 import types
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -195,8 +199,8 @@ def _serve(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
         header += _read(connection, 4 - len(header))
         request = json.loads(_read(connection, int.from_bytes(header, "big")))
         (ids, id_end), (start, start_end) = os.pipe(), os.pipe()
-        if not (between := os.fork()):
-            if not (process := os.fork()):
+        if not (between := _fork()):
+            if not (process := _fork()):
                 os.close(start_end)
                 os.read(start, 1)  # until the process between is gone, and the one that asked is the parent
                 return request, files
@@ -207,6 +211,12 @@ def _serve(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
         for file in (ids, id_end, start, start_end, *files):
             os.close(file)
         connection.sendall(process_id)
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python 3.12 warns of threads; the only one is jemalloc's, which it restarts
+        return os.fork()
 
 
 def _become(request: dict[str, Any], received: list[int]) -> None:
@@ -233,7 +243,7 @@ def _leave_a_server() -> socket.socket | tuple[dict[str, Any], list[int]]:
     In a process that this server forks later, its request and files.
     """
     ours, its = socket.socketpair()
-    if os.fork():
+    if _fork():
         its.close()
         return ours
     ours.close()
