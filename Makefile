@@ -15,7 +15,9 @@ demo: .venv/installed
 	rm -rf demo
 	$(BIN)/raindrop demo --out demo
 
-test: lint unit
+# Side by side: the linters use one core for a minute, and the tests two for longer.
+test: .venv/installed-test .venv/browser
+	$(MAKE) --no-print-directory -j 2 lint unit
 
 # The documentation as a site in build/site: strict, links checked, tutorials run anew. `make test` builds it too.
 docs: .venv/installed-docs

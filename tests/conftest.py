@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 import torch
 from class_tasks import classes, labelled_collator
+from fork_server import use_fork_server
 from random_tables import random_table
 
 from raindrop.batch.batch import Batch
@@ -19,6 +21,17 @@ from raindrop.table.event_table import EventTable
 # On small tensors more threads only wait for one another; `make test-cpus` runs the tests with two as well.
 THREADS = os.environ.get("RAINDROP_TEST_THREADS", "1")
 os.environ["OMP_NUM_THREADS"] = THREADS  # processes that a test starts compute exactly as this one does
+LONGEST = ("test_site.py", "test_packaging.py")  # few tests, and each takes long
+use_fork_server(dict(os.environ))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Folders with many slow tests come first, and in each its files with many: at the end, both cores have work."""
+    slow = Counter(
+        place for item in items if item.get_closest_marker("slow") for place in (item.path, item.path.parent)
+    )
+    items.sort(key=lambda item: (item.path.name not in LONGEST, -slow[item.path.parent], str(item.path.parent),
+                                 -slow[item.path], item.path.name))  # fmt: skip
 
 
 @pytest.fixture(autouse=True, scope="session")

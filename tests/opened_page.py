@@ -5,6 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+PAINTED = """async () => {
+    for (let turn = 0; turn < 4; turn++) {
+        await new Promise(requestAnimationFrame);
+        await new Promise((done) => setTimeout(done, 20));
+    }
+}"""
+"""Charts are laid out and painted by frames, and by timers of a sixtieth of a second; these come after them."""
+
 
 class Opened:
     """A page, with its requests and errors."""
@@ -26,8 +34,12 @@ class Opened:
     def evaluate(self, script: str) -> Any:
         return self.page.evaluate(script)
 
+    def wait_until_painted(self) -> None:
+        """Wait until what was changed before is in its place and visible."""
+        self.page.evaluate(PAINTED)
+
     def screenshot(self, element: str) -> bytes:
-        self.page.wait_for_timeout(300)  # until it is painted
+        self.wait_until_painted()
         return bytes(self.page.locator(f"#{element}").screenshot())
 
     def edges(self, chart: str) -> list[tuple[str, str]]:

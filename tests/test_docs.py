@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from fork_server import BY_FORK
 from waves import QUICK, wave_table
 
 import raindrop
@@ -58,7 +59,7 @@ def test_the_python_of_the_first_pages_runs(page, most, tmp_path):
     code = code.replace("Classifier(seed=0)", "Classifier(config=QUICK)")
     assert "QUICK" in code
     assert len([line for line in code.splitlines() if line.strip()]) <= most  # with the import
-    done = run(["-c", 'QUICK = {"train.epochs": 1}\n' + code], tmp_path)
+    done = run(["-c", f'{BY_FORK}QUICK = {{"train.epochs": 1}}\n{code}'], tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "runs" / "mine").exists()
     assert (tmp_path / "predictions.parquet").exists() == (page != "README.md")

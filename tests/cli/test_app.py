@@ -18,6 +18,7 @@ import polars as pl
 import pytest
 from closeness import assert_close, tolerance
 from command_line import Ask
+from fork_server import BY_FORK
 from learnable import easy_table, words
 
 from raindrop import EventTable, load
@@ -442,14 +443,11 @@ def test_the_real_command_succeeds_and_fails_with_the_right_code(data: Path, run
 
 @pytest.mark.slow
 def test_ctrl_c_during_training_says_how_to_go_on(data: Path, tmp_path: Path) -> None:
-    asked = python("train", data, "--out", tmp_path / "run", "--set", *words(train__epochs=1000))
-    ready = {signal.SIGINT: signal.default_int_handler}
+    heard = "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # it may be ignored here
+    code = f"{BY_FORK}{heard}; runpy.run_module('raindrop', run_name='__main__')"
+    asked = ["train", str(data), "--out", str(tmp_path / "run"), "--set", *words(train__epochs=1000)]
     process = subprocess.Popen(
-        asked,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: [signal.signal(*item) for item in ready.items()] and None,
+        [sys.executable, "-c", code, *asked], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     deadline = time.monotonic() + 120
     while not (tmp_path / "run/log.jsonl").exists() and process.poll() is None and time.monotonic() < deadline:

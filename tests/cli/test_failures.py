@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -15,11 +14,19 @@ from typing import Any
 
 import pytest
 from command_line import Ask
+from fork_server import BY_FORK
 from learnable import easy_table, words
 
 from raindrop.cli.app import main
 from raindrop.errors import describe_failure
 
+FULL_DISK = """
+import resource, runpy, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (700, 700))
+runpy.run_module("raindrop", run_name="__main__")
+"""
+"""`python -m raindrop` whose files have at most 700 bytes: the closest to a full disk that needs no rights."""
 TRAIN = ("--preset", "paper", "--set", *words(train__epochs=1))
 
 
@@ -68,15 +75,12 @@ def test_a_closed_pipe_is_no_error_of_ours(data: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("asked", ["predict RUN DATA --out OUT.parquet", "train DATA"])
 def test_a_full_disk_is_a_sentence_and_leaves_nothing(asked: str, data: Path, run: Path, tmp_path: Path) -> None:
-    def limit() -> None:  # the closest to a full disk that needs no rights
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (700, 700))
-
     out = tmp_path / "out"
     places = {"RUN": run, "DATA": data, "OUT.csv": f"{out}.csv", "OUT.parquet": f"{out}.parquet"}
     given = [places.get(word, word) for word in asked.split()]
     more = ["--out", out, *TRAIN] if given[0] == "train" else []
-    done = command(*given, *more, preexec_fn=limit)
+    words = [sys.executable, "-c", BY_FORK + FULL_DISK, *map(str, given), *map(str, more)]
+    done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 1
     assert is_one_sentence(done.stderr), done.stderr
     assert list(tmp_path.rglob("*.partial-*")) == []
@@ -126,8 +130,9 @@ def test_json_that_is_nested_without_end_is_a_sentence(ask: Ask, data: Path, run
 
 @pytest.mark.parametrize("samples", [-1, 0, 1, 5])
 def test_a_demo_of_no_samples_is_a_sentence(samples: int, ask: Ask, tmp_path: Path) -> None:
-    code, _, errors = ask("demo", "--samples", samples, "--out", tmp_path / "demo")
+    code, shown, errors = ask("demo", "--samples", samples, "--out", tmp_path / "demo")
     assert code == 1
+    assert shown == "", "it is refused before anything else is done"
     assert is_one_sentence(errors), errors
     assert not (tmp_path / "demo").exists()
 

@@ -15,17 +15,17 @@ from raindrop import Classifier, EventTable
 from raindrop.report import Report, report_on
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def table() -> EventTable:
     return awkward_table()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def model(table: EventTable) -> Classifier:
     return awkward_model(table)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def report(model: Classifier, table: EventTable) -> Report:
     other = awkward_model(table, **{"train.epochs": 1})
     return report_on(
@@ -33,7 +33,7 @@ def report(model: Classifier, table: EventTable) -> Report:
     )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def text(report: Report) -> str:
     """The page of the report."""
     from raindrop.report.page import page

@@ -41,7 +41,7 @@ def test_it_opens_from_disk_without_requests_or_errors(which, browser, pages):
 @pytest.mark.parametrize("which", ["quantities", "labels"])
 def test_a_phone_needs_no_sideways_scrolling(which, browser, pages):
     tab = Opened(browser, pages[which], viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
-    tab.page.wait_for_timeout(500)
+    tab.wait_until_painted()
     assert tab.evaluate("document.documentElement.scrollWidth") <= 360
     right = "[...document.querySelectorAll('.chart')].map((chart) => chart.getBoundingClientRect().right)"
     assert max(tab.evaluate(right)) <= 360

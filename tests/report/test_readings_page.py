@@ -149,7 +149,7 @@ def tab(browser: Any, pages: dict[str, Path]) -> Iterator[Opened]:
 @pytest.mark.parametrize("width", [1280, 360])
 def test_it_opens_from_disk_without_requests_errors_or_sideways_scrolling(which, width, browser, pages):
     tab = Opened(browser, pages[which], viewport={"width": width, "height": 800})
-    tab.page.wait_for_timeout(300)
+    tab.wait_until_painted()
     assert tab.requests == [pages[which].as_uri()]
     assert tab.errors == []
     assert tab.evaluate("document.documentElement.scrollWidth") <= width

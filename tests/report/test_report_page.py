@@ -170,7 +170,7 @@ def test_names_are_shown_literally(opened):
 def test_a_tooltip_shows_the_name_literally(at, full):
     chart = full.page.locator("#graph-class")
     chart.scroll_into_view_if_needed()
-    full.page.wait_for_timeout(300)
+    full.wait_until_painted()
     box = chart.bounding_box()
     x, y, reach = full.evaluate(f"[...data.place[{at}], model('graph-class-x').end]")
     full.page.mouse.move(box["x"] + box["width"] * (1 + x / reach) / 2, box["y"] + box["height"] * (1 - y / reach) / 2)
@@ -202,7 +202,7 @@ def test_with_more_classes_the_evidence_is_about_the_selected_class(browser, pag
 @pytest.mark.parametrize("which", ["full", "three", "apart", "wide", "run"])
 def test_a_phone_needs_no_sideways_scrolling(which, browser, pages):
     opened = Opened(browser, pages[which], viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
-    opened.page.wait_for_timeout(500)
+    opened.wait_until_painted()
     assert opened.evaluate("document.documentElement.scrollWidth") <= 360
     right = "[...document.querySelectorAll('.chart')].map((chart) => chart.getBoundingClientRect().right)"
     assert max(opened.evaluate(right), default=0) <= 360
@@ -237,7 +237,7 @@ def test_the_sticky_controls_are_opaque_and_do_not_cover_a_heading_that_is_scrol
     tab = opened("full", 1300)
     tab.page.emulate_media(reduced_motion="reduce")
     tab.page.click(f"nav a[href='#{section}']")
-    tab.page.wait_for_timeout(200)
+    tab.wait_until_painted()
     bar, heading = (tab.page.locator(each).bounding_box() for each in ("#graph-controls", f"#{section}-title"))
     assert bar["y"] < heading["y"] < 400
     assert heading["y"] >= bar["y"] + bar["height"]
@@ -306,7 +306,7 @@ def test_a_graph_without_edges_is_one_sentence_instead_of_empty_circles(opened):
     assert tab.page.locator("#graph-class").is_visible()
     assert not tab.page.locator("#view-empty").is_visible()
     assert tab.page.locator("#threshold").is_enabled()
-    tab.page.wait_for_timeout(300)
+    tab.wait_until_painted()
     assert tab.page.locator("#graph-class").bounding_box()["height"] > 200
     tab.page.select_option("#view", "2")
     assert tab.page.locator("#view-empty").inner_text() == sentence

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from fork_server import BY_FORK
 from part_scorers import Writer, expected, parts_of, written
 
 from raindrop.errors import DataError
@@ -67,12 +68,10 @@ def test_workers_end_when_the_process_that_started_them_is_killed(tmp_path):
 from pathlib import Path
 from part_scorers import Writer, parts_of
 from raindrop.scale.pool import score_in_pool
-if __name__ == "__main__":
-    list(score_in_pool(Writer(Path({str(tmp_path)!r}), endless=0).open, parts_of(1), 1))
+list(score_in_pool(Writer(Path({str(tmp_path)!r}), endless=0).open, parts_of(1), 1))
 """
-    (tmp_path / "script.py").write_text(script)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    process = subprocess.Popen([sys.executable, str(tmp_path / "script.py")], env=environment)
+    process = subprocess.Popen([sys.executable, "-c", BY_FORK + script], env=environment)
     until = time.monotonic() + 60
     while not (working := list(tmp_path.glob("endless-*"))) and time.monotonic() < until:
         time.sleep(0.05)

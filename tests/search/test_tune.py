@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from fork_server import BY_FORK
 from learnable import QUICK, easy_table
 
 import raindrop as rd
@@ -201,7 +202,7 @@ def killed_search(folder: Path, parts: Any, module: str, function: str, call: in
     for name, part in zip(("train", "val"), parts, strict=True):
         part.write(folder / name, overwrite=True)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])}
-    words = [sys.executable, "-c", KILLED, str(folder), module, function, str(call)]
+    words = [sys.executable, "-c", BY_FORK + KILLED, str(folder), module, function, str(call)]
     assert subprocess.run(words, env=environment, timeout=300).returncode == -9
 
 

@@ -32,6 +32,7 @@ class Page:
         self.wait()
 
     def wait(self) -> None:
+        """Until all answers are shown; the page says that it waits before the click that asks for them returns."""
         self.page.wait_for_selector("html[data-ready=yes]", timeout=60_000)
 
     def text(self, selector: str) -> str:
@@ -40,7 +41,6 @@ class Page:
     def predict(self, csv: str) -> None:
         self.page.fill("#csv", csv)
         self.page.click("#go")
-        self.page.wait_for_timeout(50)
         self.wait()
 
 
@@ -55,7 +55,6 @@ def page(browser, service):
 def test_an_example_shows_score_contributions_graph_and_filled_gaps(page):
     assert "ward-risk: classification of label" in page.text("#about")
     page.page.click("#examples button:nth-child(2)")
-    page.page.wait_for_timeout(50)
     page.wait()
     assert page.text("#headline").startswith("ill: ")
     assert "coverage of 90 %" in page.text("#interval")
@@ -74,7 +73,6 @@ def test_a_csv_of_several_samples_can_be_pasted_and_one_chosen(page):
     first = page.text("#headline")
     assert page.page.locator("#sample option").count() == 2
     page.page.select_option("#sample", "s001")
-    page.page.wait_for_timeout(50)
     page.wait()
     assert page.text("#headline") != first
     assert page.errors == []
@@ -106,7 +104,6 @@ def test_statics_can_be_given(page):
     page.page.fill("#statics input", "95")
     page.page.select_option("#statics select", "north")
     page.page.click("#go")
-    page.page.wait_for_timeout(50)
     page.wait()
     assert "'age'" in unknown[1]
     assert page.text("#notes") == ""
@@ -127,7 +124,6 @@ def test_what_is_wrong_is_told_in_a_sentence(page, csv, said):
 def test_nothing_is_wider_than_the_window(browser, service, width):
     opened = Page(browser, service.port, width)
     opened.page.click("#examples button:nth-child(1)")
-    opened.page.wait_for_timeout(50)
     opened.wait()
     assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
     opened.page.close()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fork_server import BY_FORK
 from kill_points import recorded
 from learnable import SENSORS, easy_table
 
@@ -59,7 +60,7 @@ def test_after_kill_9_and_replay_nothing_is_lost_and_nothing_counts_twice(classi
     acknowledged = 0
     for _ in range(3):
         child = subprocess.Popen(
-            [sys.executable, "-c", CHILD, str(model), str(folder)], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", BY_FORK + CHILD, str(model), str(folder)], stdout=subprocess.PIPE, text=True
         )
         stored = int(child.stdout.readline())
         assert stored >= acknowledged  # all that was acknowledged before the kill, and at most the push under way

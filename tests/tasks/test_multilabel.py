@@ -13,6 +13,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from raindrop import MultiLabelClassifier, load
 from raindrop.errors import ConfigError, DataError
+from raindrop.tasks import base
 from raindrop.tasks.metrics import METRICS
 from raindrop.tasks.multilabel import MultiLabel, yes_or_no
 
@@ -56,6 +57,18 @@ def test_metrics_are_those_of_each_label_and_their_mean():
     assert task.title("auroc") == "AUROC, mean of 2 labels"
     drawn = task.bootstrap(truth, predicted, ["auroc"], draws=100)["auroc"]
     assert drawn.low < drawn.value < drawn.high
+
+
+def test_only_the_metrics_that_are_asked_for_are_computed(monkeypatch):
+    table = outcomes(40)
+    task = MultiLabel.learn(table, LABELS)
+    truth, predicted = task.encode(table), task.predict(torch.randn(40, 2))
+    values = task.evaluate(truth, predicted)
+    names = ["auprc", "auroc/long stay"]
+    computed, compute = [], base._compute
+    monkeypatch.setattr(base, "_compute", lambda metric, of: computed.append(of.name) or compute(metric, of))
+    assert task.evaluate(truth, predicted, names) == {name: values[name] for name in names}
+    assert computed == ["died", "long stay", "long stay"]
 
 
 def test_members_and_mixtures_average_probabilities():

@@ -59,11 +59,11 @@ def run_demo(out: Path, num_samples: int, seed: int, console: Console) -> None:
 
 def _fill(folder: Path, out: Path, num_samples: int, seed: int, console: Console) -> None:
     """Do it all in `folder`, which will be called `out`."""
-    series, of_series = show_sensor_graph(folder, out, DAYS, seed, console)
-    show_gaps(folder, out, series.table, seed, console)
-    planted = delayed_samples(num_samples, seed=seed)
+    planted = delayed_samples(num_samples, seed=seed)  # too few of them are refused before anything takes long
     table = planted.table
     train, val, test = table.split(seed=seed)
+    series, of_series = show_sensor_graph(folder, out, DAYS, seed, console)
+    show_gaps(folder, out, series.table, seed, console)
     table.write(folder / "data")
     console.print(f"\nCreated {table!r} in {out / 'data'}: every sensor on its own clock, with gaps.")
     console.print(

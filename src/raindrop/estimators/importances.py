@@ -65,7 +65,7 @@ def importances(
         """The metric, and its draws: the same samples in each, so that differences are paired."""
         predicted = estimator.predictions(changed)
         drawn = task.bootstrap_draws(truth, predicted, [name], draws=DRAWS, seed=seed)[name]
-        return task.evaluate(truth, predicted)[name], drawn
+        return task.evaluate(truth, predicted, [name])[name], drawn
 
     rng = np.random.default_rng(seed)
     whole, whole_drawn = judge(table)

@@ -7,7 +7,7 @@ and the training loop know it through this interface alone. To add a task, write
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -162,21 +162,24 @@ class Task(ABC):
         """What has metrics of its own, 'metric/name': each label or quantity where there are several."""
         return columns if len(columns) > 1 else []
 
-    def evaluate(self, truth: Array, predicted: Array) -> dict[str, float]:
+    def evaluate(self, truth: Array, predicted: Array, names: Collection[str] | None = None) -> dict[str, float]:
         """Every metric by name: the mean over labels or quantities, and each as 'metric/label' where there are several.
 
-        Of several quantities the mean is taken of standardised values, so that their units do not matter.
+        Of several quantities the mean is taken of standardised values, so that their units do not matter. Given
+        `names`, only these are computed.
         """
         columns = self.columns(truth, predicted)
         several = len(columns) > 1
         values = {
             name: _mean([_compute(metric, column.standardised() if several else column) for column in columns])
             for name, metric in self.metrics.items()
+            if names is None or name in names
         }
         values |= {
             f"{name}/{column.name}": _compute(metric, column)
             for column in self.parts(columns)
             for name, metric in self.part_metrics.items()
+            if names is None or f"{name}/{column.name}" in names
         }
         return values
 
@@ -196,7 +199,7 @@ class Task(ABC):
         Named as in `evaluate`: 'auroc' is the mean over labels or quantities, 'auroc/died' that of one of them.
         """
         drawn = self.bootstrap_draws(truth, predicted, names, draws=draws, seed=seed)
-        exact = self.evaluate(truth, predicted)
+        exact = self.evaluate(truth, predicted, drawn)
         return {name: interval(exact[name], values) for name, values in drawn.items()}
 
     def bootstrap_draws(
@@ -244,7 +247,7 @@ class Task(ABC):
 
     def require_judgeable(self, truth: Array, metric: str) -> None:
         """Raise where these validation samples allow no value of the metric, so that no epoch could be chosen by it."""
-        values = self.evaluate(truth, self.constant_prediction(truth))
+        values = self.evaluate(truth, self.constant_prediction(truth), [metric])
         if np.isnan(values[metric]):
             raise DataError(
                 f"All {len(truth):,} validation samples are alike, so there is no {self.title(metric)} to choose an "

@@ -85,8 +85,8 @@ class MultiLabel(Task):
         return np.where(np.isnan(truth), predicted, mixed).astype(np.float32)
 
     def knows(self, scores: Tensor, truth: Array) -> bool:
-        said = self.evaluate(truth, self.predict(scores))["log_loss"]
-        return said < CONSTANT_MARGIN * self.evaluate(truth, self.constant_prediction(truth))["log_loss"]
+        said = self.evaluate(truth, self.predict(scores), ["log_loss"])["log_loss"]
+        return said < CONSTANT_MARGIN * self.evaluate(truth, self.constant_prediction(truth), ["log_loss"])["log_loss"]
 
     # ---------------------------------------------------------------- predicting
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -82,9 +82,9 @@ class ReadingsAt(Task):
         parts = np.split(order, np.flatnonzero(np.diff(code[order])) + 1) if len(order) else []
         return [Column(self.sensors[code[part[0]]], part, truth[part, 0], predicted[part]) for part in parts]
 
-    def evaluate(self, truth: Array, predicted: Array) -> dict[str, float]:
+    def evaluate(self, truth: Array, predicted: Array, names: Collection[str] | None = None) -> dict[str, float]:
         """The means over sensors; `by_sensor` has each."""
-        return {name: value for name, value in super().evaluate(truth, predicted).items() if "/" not in name}
+        return super().evaluate(truth, predicted, self.metrics if names is None else names)
 
     def by_sensor(self, truth: Array, predicted: Array) -> dict[str, dict[str, float]]:
         """Each metric of each sensor that is asked for."""

@@ -116,8 +116,8 @@ class Regression(Task):
         return np.where(np.isnan(targets), predicted, mixed).astype(np.float32)
 
     def knows(self, scores: Tensor, truth: Array) -> bool:
-        said = self.evaluate(truth, self.predict(scores))["rmse"]
-        return said**2 < CONSTANT_MARGIN * self.evaluate(truth, self.constant_prediction(truth))["rmse"] ** 2
+        said = self.evaluate(truth, self.predict(scores), ["rmse"])["rmse"]
+        return said**2 < CONSTANT_MARGIN * self.evaluate(truth, self.constant_prediction(truth), ["rmse"])["rmse"] ** 2
 
     # ---------------------------------------------------------------- predicting
 
