@@ -32,7 +32,7 @@ IMPORTS = {
     "predict": "import raindrop.cli.app, raindrop.estimators",
 }
 TRAIN = "--model {model} --preset {preset} --set train.epochs=1 train.batch_size=2048 train.checkpoint_minutes=60"
-ONE = ["--processes", "1"]
+ONE, LAST = ["--processes", "1"], ["--duplicates", "last"]  # a few times of hundreds of millions are the same
 SMALL_LAYERS = {"time_dim": 4, "receiver_dim": 4, "attention_dim": 4, "sensor_dim": 4, "hidden": 8}  # of raindrop
 
 
@@ -89,7 +89,7 @@ def steps(folder: Path, model: str, preset: str) -> dict[str, list[str]]:
     if model == "raindrop":
         train += [f"model.{name}={size}" for name, size in SMALL_LAYERS.items()]
     return {
-        "prepare": [*command, "prepare", *files, "--out", data, "--label", "label"],
+        "prepare": [*command, "prepare", *files, "--out", data, "--label", "label", *LAST],
         "inspect": [*command, "inspect", data],
         "train": [*command, "train", data, "--out", run, *train],
         "predict": [*command, "predict", run, data, "--out", str(folder / "predictions.parquet"), *ONE],
