@@ -2,9 +2,10 @@
 
     python benchmarks/out_of_core.py 2 20 --folder FOLDER
 
-makes so many million events (50 per sample, ten sensors, two classes) as Parquet files in which the readings of all
-samples are shuffled, and runs each step in its own process: prepare, inspect, train (one epoch), predict. Memory is the
-largest resident size of the process less that of one that only imports the same modules.
+makes so many million events (50 per sample, ten sensors, two classes) as Parquet (or CSV) files in which the readings
+of all samples are shuffled, and runs each step in its own process: prepare, inspect, train (one epoch, small layers),
+predict (one process). Memory is the largest resident size of the process less that of one that only imports the same
+modules.
 """
 
 from __future__ import annotations
@@ -30,10 +31,12 @@ IMPORTS = {
     "train": "import raindrop.cli.app, raindrop.estimators",
     "predict": "import raindrop.cli.app, raindrop.estimators",
 }
-TRAIN = "--model {model} --preset {preset} --set train.epochs=1 train.batch_size=512 train.checkpoint_minutes=60"
+TRAIN = "--model {model} --preset {preset} --set train.epochs=1 train.batch_size=2048 train.checkpoint_minutes=60"
+ONE, LAST = ["--processes", "1"], ["--duplicates", "last"]  # a few times of hundreds of millions are the same
+SMALL_LAYERS = {"time_dim": 4, "receiver_dim": 4, "attention_dim": 4, "sensor_dim": 4, "hidden": 8}  # of raindrop
 
 
-def make(folder: Path, millions: float, seed: int = 0) -> None:
+def make(folder: Path, millions: float, kind: str, seed: int = 0) -> None:
     """Files of readings in which every file has some readings of every sample, in random order, and the labels.
 
     A reading of sample i is at a time of 0 to 48 hours; sensor 3 is higher in samples of class 1.
@@ -58,7 +61,10 @@ def make(folder: Path, millions: float, seed: int = 0) -> None:
         value = rng.normal(sensor, 1.0) + 0.5 * label[sample] * (sensor == 3)
         frame = pl.DataFrame({"sample": sample, "time": hours, "sensor": sensor, "value": value})
         frame = frame.with_columns(pl.format("s{}", "sensor").alias("sensor"))
-        frame.write_parquet(folder / f"events-{number:03d}.parquet", row_group_size=1 << 20)
+        if kind == "csv":
+            frame.write_csv(folder / f"events-{number:03d}.csv")
+        else:
+            frame.write_parquet(folder / f"events-{number:03d}.parquet", row_group_size=1 << 20)
         done += len(frame)
     pl.DataFrame({"sample": np.arange(samples), "label": label}).write_parquet(folder / "samples.parquet")
     print(f"{done:,} events of {samples:,} samples in {files} files", flush=True)
@@ -76,14 +82,17 @@ def measured(words: list[str]) -> tuple[float, float, float]:
 
 def steps(folder: Path, model: str, preset: str) -> dict[str, list[str]]:
     """The commands, by name."""
-    files = sorted(str(path) for path in (folder / "raw").glob("*.parquet"))
+    files = sorted(str(path) for path in (folder / "raw").iterdir())
     data, run = str(folder / "data"), str(folder / "run")
     command = ["-m", "raindrop"]
+    train = TRAIN.format(model=model, preset=preset).split()
+    if model == "raindrop":
+        train += [f"model.{name}={size}" for name, size in SMALL_LAYERS.items()]
     return {
-        "prepare": [*command, "prepare", *files, "--out", data, "--label", "label"],
+        "prepare": [*command, "prepare", *files, "--out", data, "--label", "label", *LAST],
         "inspect": [*command, "inspect", data],
-        "train": [*command, "train", data, "--out", run, *TRAIN.format(model=model, preset=preset).split()],
-        "predict": [*command, "predict", run, data, "--out", str(folder / "predictions.parquet")],
+        "train": [*command, "train", data, "--out", run, *train],
+        "predict": [*command, "predict", run, data, "--out", str(folder / "predictions.parquet"), *ONE],
     }
 
 
@@ -93,6 +102,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True, help="for data that are deleted again")
     parser.add_argument("--model", default="raindrop")
     parser.add_argument("--preset", default="paper")
+    parser.add_argument("--format", choices=["parquet", "csv"], default="parquet")
+    parser.add_argument("--keep", action="store_true", help="do not delete the table and the run")
     parser.add_argument("--steps", nargs="+", default=["prepare", "inspect", "train", "predict"])
     given = parser.parse_args()
     imports = {name: measured(["-c", words])[2] for name, words in IMPORTS.items()}
@@ -102,7 +113,7 @@ def main() -> None:
     results = []
     for millions in given.millions:
         folder = given.folder / f"{millions:g}"
-        make(folder / "raw", millions)
+        make(folder / "raw", millions, given.format)
         for name, words in steps(folder, given.model, given.preset).items():
             if name in given.steps:
                 seconds, processor, memory = measured(words)
@@ -111,7 +122,9 @@ def main() -> None:
                 print(f"| {millions:g} | {name} | {seconds:,.1f} | {processor:,.1f} | {above:,.0f} |", flush=True)
         size = sum(path.stat().st_size for path in (folder / "data").rglob("*") if path.is_file())
         print(f"the table takes {size / 1e6:,.0f} MB of disk", flush=True)
-        shutil.rmtree(folder)
+        shutil.rmtree(folder / "raw")
+        if not given.keep:
+            shutil.rmtree(folder)
     print(json.dumps(results))
 
 

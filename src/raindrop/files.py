@@ -164,6 +164,19 @@ def atomic_folder(path: str | os.PathLike[str], *, overwrite: Collection[str] | 
         shutil.rmtree(partial, ignore_errors=True)
 
 
+@contextmanager
+def temporary_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A hidden folder beside `path` for what is needed until it is written; removed afterwards, or by the next try."""
+    path = Path(path)
+    folder = _temporary_path(path.with_name(f"{path.name}.parts"))
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def _refuse_other_files(folder: Path, known: Collection[str]) -> None:
     """Raise if there is anything in a folder but the files `known` (by their relative paths) and their folders."""
     known_folders = {str(parent) for name in known for parent in Path(name).parents}

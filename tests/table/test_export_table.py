@@ -4,7 +4,9 @@ import numpy as np
 import polars as pl
 import pytest
 from learnable import easy_table
+from random_tables import random_table
 from refusal import refused
+from small_blocks import make_small
 
 from raindrop.errors import OutputExistsError
 from raindrop.table.event_table import EventTable
@@ -57,3 +59,32 @@ def test_nothing_is_overwritten(tmp_path):
         export(table, tmp_path / "t.csv", "csv")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.samples.csv"]
     assert "must end in .parquet" in refused(export, table, tmp_path / "t.csv", "parquet")
+
+
+def read_back(out, format):
+    """What was written: text, or frames by name; a MEDS folder has other files, but the same rows."""
+    if format == "meds":
+        files = [path for path in out.rglob("*.parquet") if path.parent.name != "data"]
+        found = {path.name: pl.read_parquet(path) for path in files}
+        data = pl.concat([pl.read_parquet(path) for path in (out / "data").iterdir()])
+        return found | {"data": data.sort("subject_id", "time", nulls_last=False, maintain_order=True)}
+    return out.read_text() if out.suffix == ".csv" else pl.read_parquet(out)
+
+
+@pytest.mark.parametrize("format", ["csv", "parquet", "wide", "meds"])
+def test_a_large_table_is_exported_block_by_block_to_the_same_rows(format, tmp_path, monkeypatch):
+    table = random_table(samples=30)[np.random.default_rng(0).permutation(30)]
+    suffix = {"parquet": ".parquet", "meds": ""}.get(format, ".csv")
+    export(table, tmp_path / f"whole{suffix}", format)
+    make_small(monkeypatch)
+    sizes, events = [], EventTable.events
+    monkeypatch.setattr(EventTable, "events", lambda self: (sizes.append(self.num_readings), events(self))[1])
+    export(table, tmp_path / f"blocks{suffix}", format)
+    assert len(sizes) > 10
+    assert max(sizes) <= 25
+    whole, blocks = (read_back(tmp_path / f"{name}{suffix}", format) for name in ("whole", "blocks"))
+    if isinstance(whole, dict):
+        assert whole.keys() == blocks.keys()
+        assert all(blocks[name].equals(frame) for name, frame in whole.items())
+    else:
+        assert blocks == whole if isinstance(whole, str) else blocks.equals(whole)

@@ -14,6 +14,7 @@ from small_blocks import make_small
 
 from raindrop.errors import NotEnoughMemoryError, RaindropWarning
 from raindrop.estimators.classifier import Classifier
+from raindrop.models.raindrop.model import Raindrop
 from raindrop.table import blocks
 from raindrop.table.event_table import EventTable
 from raindrop.training import loop
@@ -122,3 +123,20 @@ def test_a_sample_that_does_not_fit_in_memory_is_refused_with_numbers_and_a_way_
     with pytest.raises(NotEnoughMemoryError, match=f"Training on {sentence}"):
         fitted(data)
     assert trees.predict_proba(data).shape == (60, 2)
+
+
+def test_weights_that_do_not_fit_are_refused_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    sensors = [f"s{at}" for at in range(600)]
+    table = EventTable.from_columns(["a", "b"], [0, 1], ["s0", "s1"], [1, 2], sensors=sensors).with_labels([0, 1])
+    made: list[str] = []
+    make = Raindrop.__init__
+
+    def noting(self: Raindrop, *given: Any) -> None:
+        make(self, *given)
+        made.append(next(self.parameters()).device.type)
+
+    monkeypatch.setattr(Raindrop, "__init__", noting)
+    monkeypatch.setattr("raindrop.hardware.available_memory", lambda: 50 << 20)
+    with pytest.raises(NotEnoughMemoryError, match=r"600 sensors, for its weights alone, would take .* GB .*\n.*trees"):
+        Classifier(config={"train.holdout": 0.0}).fit(table)
+    assert made == ["meta"]

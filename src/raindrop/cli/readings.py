@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,10 +18,9 @@ from raindrop.cli.table_options import DEFAULT, ReadOptions, TableOptions, Words
 from raindrop.errors import ConfigError
 
 if TYPE_CHECKING:  # torch and polars load only when a command needs them
-    import polars as pl
-
     from raindrop.estimators.readings import ReadingsEstimator
     from raindrop.table.event_table import EventTable
+    from raindrop.table.readings import Readings
 
 Part = Literal["all", "train", "val", "test"]
 
@@ -131,6 +131,7 @@ def apply_imputer(
         require_signature: file with a key; a run that was not signed with it (`raindrop sign`) is refused.
     """
     from raindrop.files import refuse_to_overwrite
+    from raindrop.table.growing_table import write_filled
 
     if out is None and readings is None:
         raise ConfigError("Give --out FOLDER for the filled table, --readings FILE for the filled readings, or both.")
@@ -141,15 +142,15 @@ def apply_imputer(
     _check(readings, every, queries, coverage, may_exist=out is not None)
     imputer = load_run(run, "imputer", key=require_signature).set_params(unknown_sensors=unknown_sensors, progress=True)
     table = select_run_part(read_table(data, options), run, part, imputer)
-    at = _queries(imputer, table, every, queries)
-    filled = imputer.fill_readings(table, "gaps" if at is None else at, coverage=0.9 if coverage is None else coverage)
-    complete = None if out is None else filled.fill()
+    if every is None and queries is None:
+        parts = imputer.gap_blocks(table, **_coverage(coverage))
+    else:
+        parts = _answers(imputer, table, every, queries, coverage)
+    in_dates = parts if queries else (part.with_dates() for part in parts)
+    filled, added = write_filled(table, in_dates, folder=out, readings=readings)
     if readings is not None:
-        (filled if queries else filled.with_dates()).write(readings, overwrite=False)
-        console.print(f"wrote {len(filled):,} filled readings to {escape(str(readings))}")
-    if out is not None and complete is not None:
-        complete.write(out)
-        added = complete.num_readings - table.num_readings
+        console.print(f"wrote {filled:,} filled readings to {escape(str(readings))}")
+    if out is not None:
         console.print(f"wrote the table with {added:,} filled readings to {escape(str(out))}")
 
 
@@ -182,6 +183,8 @@ def apply_forecaster(
         unknown_sensors: readings of sensors that were never read in training are an error, or ignored.
         require_signature: file with a key; a run that was not signed with it (`raindrop sign`) is refused.
     """
+    from raindrop.table.readings import write_readings
+
     _check(out, every, queries, coverage)
     if every is None and queries is None:
         raise ConfigError("Which readings? Give --every 1.0 for regular times, or --queries FILE for your own.")
@@ -192,10 +195,9 @@ def apply_forecaster(
         forecaster.set_params(cutoff=parse_cutoff(cutoff))
         forecaster.resolved()  # checks it
     table = select_run_part(read_table(data, options), run, part, forecaster)
-    asked = _queries(forecaster, table, every, queries)
-    forecasts = forecaster.readings_at(table, asked, coverage=0.9 if coverage is None else coverage)
-    (forecasts if queries else forecasts.with_dates()).write(out)
-    console.print(f"wrote {len(forecasts):,} forecasts to {escape(str(out))}")
+    parts = _answers(forecaster, table, every, queries, coverage)
+    number = write_readings(parts if queries else (part.with_dates() for part in parts), out)
+    console.print(f"wrote {number:,} forecasts to {escape(str(out))}")
 
 
 def _arguments(training: Training) -> dict[str, Any]:
@@ -270,17 +272,19 @@ def _check(
         require_coverage(coverage)
 
 
-def _queries(
-    estimator: ReadingsEstimator, table: EventTable, every: float | None, path: Path | None
-) -> pl.DataFrame | None:
-    """The queries of `--every` or `--queries`; None where neither is given."""
+def _answers(
+    estimator: ReadingsEstimator, table: EventTable, every: float | None, queries: Path | None, coverage: float | None
+) -> Iterable[Readings]:
+    """The readings of `--every`, block by block of a large table, or of `--queries`, in the order of the file."""
     from raindrop.errors import DataError
     from raindrop.table.frame_files import read_frame
 
     if every is not None:
-        return estimator.grid(table, every)
-    if path is None:
-        return None
-    if path.suffix not in (".parquet", ".csv") or not path.is_file():
-        raise DataError(f"{path}: queries are a .parquet or .csv file with the columns sample, time and sensor.")
-    return read_frame(path).frame
+        return estimator.grid_blocks(table, every, **_coverage(coverage))
+    if queries is None or queries.suffix not in (".parquet", ".csv") or not queries.is_file():
+        raise DataError(f"{queries}: queries are a .parquet or .csv file with the columns sample, time and sensor.")
+    return [estimator.readings_at(table, read_frame(queries).frame, **_coverage(coverage))]
+
+
+def _coverage(given: float | None) -> dict[str, float]:
+    return {} if given is None else {"coverage": given}

@@ -37,7 +37,7 @@ from raindrop.training.callbacks import board_of
 from raindrop.training.distill import soft_targets
 from raindrop.training.loop import train
 from raindrop.training.progress import note
-from raindrop.training.scoring import scores_of
+from raindrop.training.scoring import require_room, require_room_for_weights, scores_of
 from raindrop.version import VERSION
 
 SOFT_TARGETS = "soft_targets.safetensors"  # in a run's folder: what its trees predicted, kept for a resumed run
@@ -141,10 +141,13 @@ class Estimator(Settings, ABC):
             refuse_other_run(folder, lineage)
         self.lineage_ = lineage
         with torch.random.fork_rng(devices=[]):
+            require_room_for_weights(lambda: entry.model(model_config, self._spec()), len(self.scaler_.sensors))
             torch.manual_seed(int(self.seed))
             self.model_ = entry.model(model_config, self._spec())
         shared_times_warning(self.model_, training)
         learned_from = self._training_source(training)
+        if not isinstance(self.model_, DirectModel):
+            require_room(self.model_.network, learned_from, gradients=True)
         chosen_by = None if held_out is None else self._validation_source(held_out)
         distributed.join()
         within_run = nullcontext() if folder is None or distributed.rank() else run_folder(folder)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from raindrop.errors import ConfigError
 from raindrop.estimators.class_graphs import class_graphs
@@ -15,7 +17,9 @@ from raindrop.estimators.readings import ReadingsEstimator
 from raindrop.estimators.sender_graphs import MAX_HIDDEN, Progress, SenderEffects, sender_effects
 from raindrop.graphs.class_differences import ClassGraphs
 from raindrop.graphs.graph import SensorGraphs
+from raindrop.table.blocks import blocks_of
 from raindrop.table.event_table import EventTable
+from raindrop.table.growing_table import write_filled
 from raindrop.table.hide import hold_out_blocks
 from raindrop.table.queries import QueryTable, at_times, in_gaps, spans
 from raindrop.table.readings import Readings
@@ -54,13 +58,18 @@ class Imputer(ReadingsEstimator):
         self.threads = threads
         self.progress = progress
 
-    def fill(self, X: EventTable, at: Any = "gaps") -> EventTable:
+    def fill(self, X: EventTable, at: Any = "gaps", *, out: str | os.PathLike[str] | None = None) -> EventTable:
         """The table with predicted readings added, marked in `filled`; its own readings stay as they are.
 
         at: "gaps" (each sensor at its typical interval, wherever it was silent for longer), a list of times (those that
         lie within each sample), or a frame of queries (sample, time, sensor). `readings_at` gives the intervals too.
+        out: folder to write the result to, block by block where the table is large; it is then opened from there.
         """
-        return self.fill_readings(X, at).fill()
+        if out is None:
+            return self.fill_readings(X, at).fill()
+        parts = self.gap_blocks(X) if isinstance(at, str) and at == "gaps" else [self.fill_readings(X, at)]
+        write_filled(X, parts, folder=out)
+        return EventTable.read(out)
 
     def fill_readings(self, X: EventTable, at: Any = "gaps", *, coverage: float = 0.9) -> Readings:
         """What `fill` adds, with intervals."""
@@ -68,16 +77,28 @@ class Imputer(ReadingsEstimator):
         if isinstance(at, str):
             if at != "gaps":
                 raise ConfigError(f"at='{at}': 'gaps', a list of times, or a frame of queries.")
-            factor = SECONDS[self.time_unit_] / SECONDS[table.time_unit]
-            of_training = dict(zip(self.scaler_.sensors, self.interval_ * factor, strict=True))
-            observed = set(self.scaler_.observed_sensors)
-            interval = np.array([of_training[name] if name in observed else np.inf for name in table.sensors])
-            queries = in_gaps(table, interval)
+            queries = in_gaps(table, self._intervals_of(table))
         elif isinstance(at, Sequence | np.ndarray | pl.Series):
             queries = at_times(table, at, self.scaler_.observed_sensors)
         else:
             queries = QueryTable.from_frame(table, at)
         return self._answer(queries, coverage)
+
+    def gap_blocks(self, X: EventTable, *, coverage: float = 0.9) -> Iterator[Readings]:
+        """What `fill_readings` gives for the gaps, block by block of samples where the table is large."""
+        table = self._with_all_sensors(X)
+        interval, (first, last) = self._intervals_of(table), spans(table)
+        with np.errstate(over="ignore"):
+            expected = (last - first) * (1 / interval).sum()
+        for block in blocks_of(table, expected):
+            yield self._answer(in_gaps(block.in_memory(), interval), coverage)
+
+    def _intervals_of(self, table: EventTable) -> NDArray[np.float64]:
+        """(sensors of the table,) typical intervals in its unit; infinite for a sensor that is not filled."""
+        factor = SECONDS[self.time_unit_] / SECONDS[table.time_unit]
+        of_training = dict(zip(self.scaler_.sensors, self.interval_ * factor, strict=True))
+        observed = set(self.scaler_.observed_sensors)
+        return np.array([of_training[name] if name in observed else np.inf for name in table.sensors])
 
     def graphs(self, X: EventTable, *, share: float = 0.1, seed: int = 0) -> SensorGraphs:
         """For each sample, and each window of a long one: how much worse v is filled without the readings of u.

@@ -23,9 +23,10 @@ from raindrop.files import content_checksum
 from raindrop.hardware import limit_threads, resolve_device
 from raindrop.models.base import Output
 from raindrop.models.registry import QUERY_MODELS
+from raindrop.table.blocks import blocks_of
 from raindrop.table.event_table import EventTable
 from raindrop.table.frames import require_columns, to_polars
-from raindrop.table.queries import QueryTable, grid, spans
+from raindrop.table.queries import QueryTable, grid_times, on_grid, spans
 from raindrop.table.readings import Readings
 from raindrop.table.time_columns import SECONDS
 from raindrop.tasks.conformal import GroupedIntervals
@@ -107,9 +108,20 @@ class ReadingsEstimator(Estimator):
 
     def grid(self, X: EventTable, every: float) -> pl.DataFrame:
         """Queries at regular times, wherever this estimator can answer them, of all sensors it was trained on."""
-        table = self._with_all_sensors(X)
+        return self._on_grid(self._with_all_sensors(X), every).frame()
+
+    def _on_grid(self, table: EventTable, every: float) -> QueryTable:
         start, stop = self._answerable(table, every)
-        return grid(table, every, self.scaler_.observed_sensors, start=start, stop=stop)
+        return on_grid(table, every, self.scaler_.observed_sensors, start=start, stop=stop)
+
+    def grid_blocks(self, X: EventTable, every: float, *, coverage: float = 0.9) -> Iterator[Readings]:
+        """The answers to `grid`, block by block of samples where the table is large: one block is in memory."""
+        table = self._with_all_sensors(X)
+        times = grid_times(table, every, *self._answerable(table, every))
+        if not times.any():
+            raise DataError("There are no queries: no regular time lies where readings can be predicted.")
+        for block in blocks_of(table, times * len(self.scaler_.observed_sensors)):
+            yield self._answer(self._on_grid(block.in_memory(), every).checked(), coverage)
 
     def _answerable(self, table: EventTable, every: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """(samples,) where a grid of queries starts, and where it stops."""
@@ -149,7 +161,7 @@ class ReadingsEstimator(Estimator):
                 f"truth: {format_count(len(wrong), len(value), 'rows')} have no finite value (first: row "
                 f"{wrong[0] + 1:,}); leave them out."
             )
-        unseen = self._checked_truth(replace(queries, table=_without(table, queries)))
+        unseen = self._checked_truth(queries.unseen())
         return queries, value, *self._quantiles(unseen)
 
     def senders(self, X: EventTable, queries: Any) -> pl.DataFrame:
@@ -193,8 +205,13 @@ class ReadingsEstimator(Estimator):
 
     def _quantiles(self, queries: QueryTable) -> tuple[NDArray[np.float32], Float64]:
         """(q, level) scaled, and (q,) typical intervals to the nearest reading of the asked sensor."""
-        if not len(queries):
-            return np.zeros((0, len(self.task_.levels)), dtype=np.float32), np.zeros(0)
+        answers, distance = np.zeros((len(queries), len(self.task_.levels)), dtype=np.float32), np.zeros(len(queries))
+        for rows, part in queries.in_blocks():
+            if len(part):
+                answers[rows], distance[rows] = self._quantiles_in_block(part)
+        return answers, distance
+
+    def _quantiles_in_block(self, queries: QueryTable) -> tuple[NDArray[np.float32], Float64]:
         source = self._source(queries)
         device = resolve_device(self.device)
         with limit_threads(self.threads):
@@ -346,22 +363,3 @@ class ReadingsEstimator(Estimator):
         self.interval_ = arrays["interval"].astype(np.float64)
         saved = {name.removeprefix("conformal/"): a for name, a in arrays.items() if name.startswith("conformal/")}
         self.conformal_ = GroupedIntervals(**saved) if saved else None
-
-
-def _without(table: EventTable, queries: QueryTable) -> EventTable:
-    """The table without the readings at the queries."""
-    rows = table.rows()
-    owner = np.repeat(np.arange(len(table)), table.count)
-    columns = [
-        np.concatenate([own, asked])
-        for own, asked in (
-            (owner, queries.sample),
-            (np.asarray(table.sensor[rows], dtype=np.int64), queries.sensor),
-            (np.asarray(table.time[rows]), queries.time),
-        )
-    ]
-    order = np.lexsort(columns[::-1])
-    same = np.logical_and.reduce([column[order][1:] == column[order][:-1] for column in columns])
-    twin = np.zeros(len(order), dtype=bool)
-    twin[order[1:][same]] = twin[order[:-1][same]] = True
-    return table.where(~twin[: len(rows)])

@@ -38,11 +38,16 @@ class Monitor:
     def update(self, table: EventTable, watched: Sequence[Watched] = ()) -> None:
         """Count whole samples: their readings, and the watched scores of them, if any (`Task.watched`)."""
         reference = self.reference
-        table = table.in_unit(reference.time_unit)
         known = set(reference.sensors)
         if len(self._new_sensors) < 1000:
             self._new_sensors |= dict.fromkeys(name for name in table.sensors if name not in known)
-        self.count(Pieces.of(table, reference.sensors, reference.piece_length), watched)
+        first = 0
+        for block in table.blocks():
+            rows = np.arange(first, first + len(block))
+            in_unit = block.in_memory().in_unit(reference.time_unit)
+            pieces = Pieces.of(in_unit, reference.sensors, reference.piece_length)
+            self.count(pieces, [column[rows] for column in watched])
+            first += len(block)
 
     def count(self, pieces: Pieces, watched: Sequence[Watched] = ()) -> None:
         """Count pieces that were made of a table."""
@@ -168,12 +173,13 @@ def watched_by(model: Any, table: EventTable, *, labelled: bool = False) -> list
     if not hasattr(model, "predictions"):
         return []
     known = set(model.scaler_.observed_sensors)
-    rows = table.rows()
-    seen = np.array([name in known for name in table.sensors], dtype=bool)[np.asarray(table.sensor[rows])]
-    table = table if seen.all() else table.where(seen)
-    truth = model.truth(table) if labelled else None
-    watched: list[Watched] = model.task_.watched(model.predictions(table), truth)
-    return watched
+    is_known = np.array([name in known for name in table.sensors], dtype=bool)
+    parts: list[list[Watched]] = []
+    for block in table.blocks():
+        seen = is_known[np.asarray(block.sensor[block.rows()])]
+        visible = block if seen.all() else block.where(seen)
+        parts.append(model.task_.watched(model.predictions(visible), model.truth(visible) if labelled else None))
+    return [Watched.joined(columns) for columns in zip(*parts, strict=True)]
 
 
 def findings_by_group(

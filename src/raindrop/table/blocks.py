@@ -18,6 +18,7 @@ Positions = NDArray[np.int64]
 LARGE = 1 << 24  # readings (about 340 MB) up to which a table is worked on whole
 BLOCK = 1 << 22  # readings of a block of a larger one
 NEARBY = 1 << 13  # readings that the system maps around one that is read (64 KB of times)
+QUERY = 4  # readings that take about as much memory as the answer to one query
 RANGES = 16  # of samples that are mixed in a pool
 
 
@@ -31,14 +32,23 @@ def is_large(array: NDArray[Any]) -> bool:
     return is_many(len(array))
 
 
-def sample_ranges(start: Positions, count: Positions, limit: int, samples: int | None = None) -> list[slice]:
+def sample_ranges(
+    start: Positions,
+    count: Positions,
+    limit: int,
+    samples: int | None = None,
+    queries: NDArray[Any] | None = None,
+) -> list[slice]:
     """Ranges of successive samples that read at most `limit` readings each; a longer sample is a range of its own.
 
     start, count: where the readings of each sample are. Readings between two samples are read too, up to NEARBY.
-    samples: how many a range has at most; any number where not given.
+    samples: how many a range has at most; any number where not given. queries: about how many of each sample are
+    answered, each of which takes the memory of QUERY readings.
     """
     read = count.astype(np.int64)
     read[1:] += np.minimum(np.abs(start[1:] - (start[:-1] + count[:-1])), NEARBY)
+    if queries is not None:
+        read = np.maximum(read, np.minimum(QUERY * np.ceil(queries), limit).astype(np.int64))
     total = np.concatenate([[0], np.cumsum(read)])
     ranges, first = [], 0
     while first < len(count):
@@ -49,9 +59,11 @@ def sample_ranges(start: Positions, count: Positions, limit: int, samples: int |
     return ranges
 
 
-def block_ranges(array: NDArray[Any], start: Positions, count: Positions) -> list[slice]:
+def block_ranges(
+    array: NDArray[Any], start: Positions, count: Positions, queries: NDArray[Any] | None = None
+) -> list[slice]:
     """The blocks of a table whose readings are in `array`; one where it is not large."""
-    return (is_large(array) and sample_ranges(start, count, BLOCK)) or [slice(0, len(count))]
+    return (is_large(array) and sample_ranges(start, count, BLOCK, queries=queries)) or [slice(0, len(count))]
 
 
 def pools(array: NDArray[Any], start: Positions, count: Positions, rng: np.random.Generator) -> list[Positions]:
@@ -98,9 +110,9 @@ class PageBudget:
         return True
 
 
-def blocks_of(table: Any) -> Iterator[Any]:
-    """The table block by block (`EventTable.blocks`)."""
-    ranges = block_ranges(table.time, table.start, table.count)
+def blocks_of(table: Any, queries: NDArray[Any] | None = None) -> Iterator[Any]:
+    """The table block by block (`EventTable.blocks`); smaller blocks where many queries of a sample are answered."""
+    ranges = block_ranges(table.time, table.start, table.count, queries)
     for part in ranges:
         yield table if len(ranges) == 1 else table[part]
         if is_large(table.time):

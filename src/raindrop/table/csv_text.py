@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import IO
 
 import polars as pl
 
@@ -11,7 +12,7 @@ FORMULA = r"^[=+\-@\t\r]"
 NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 
 
-def write_csv(frame: pl.DataFrame, path: Path) -> None:
+def write_csv(frame: pl.DataFrame, path: Path | IO[bytes], *, include_header: bool = True) -> None:
     """Write a CSV file in which no text starts a formula.
 
     Text that starts with =, +, -, @, a tab or a carriage return, and is no number, gets an apostrophe in front, as
@@ -24,7 +25,7 @@ def write_csv(frame: pl.DataFrame, path: Path) -> None:
     text = frame.with_columns(pl.col(categorical).cast(pl.String)) if categorical else frame
     if pl.String in text.dtypes:
         text = text.with_columns(marked.name.keep())
-    text.rename(names).write_csv(path)
+    text.rename(names).write_csv(path, include_header=include_header)
 
 
 def plain_text(text: str) -> str:

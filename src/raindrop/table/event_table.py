@@ -24,7 +24,7 @@ from raindrop.table.folder_checks import check_checksums, check_fingerprint
 from raindrop.table.frame_files import find_file, read_frame, read_frames
 from raindrop.table.frames import require_columns, to_name_tuple, to_pandas
 from raindrop.table.indexing import reading_mask, sample_positions
-from raindrop.table.parts import write_arrays, write_parts
+from raindrop.table.parts import files_beside, write_arrays, write_parts
 from raindrop.table.relative_time import TIME_ZERO
 from raindrop.table.sample_columns import class_labels, encode_column, group_codes, missing_to_null
 from raindrop.table.sensor_info import check_sensor_info, read_sensor_info
@@ -378,12 +378,10 @@ class EventTable(Constructors):
         The readings of a large table are written block by block, in several files. `overwrite` replaces a table, never
         a folder with other files. `beside`: what writes further files, by name.
         """
-        facts: dict[str, Writer] = (
-            {} if self.sensor_info is None else {"sensors.parquet": self.sensor_info.write_parquet}
-        )
-        with new_table_folder(Path(folder), overwrite, beside := facts | dict(beside or {})) as partial:
+        beside = files_beside(self) | dict(beside or {})
+        with new_table_folder(Path(folder), overwrite, beside) as partial:
             if is_many(self.num_readings):
-                opened = write_arrays(partial, self.blocks())
+                opened = write_arrays(partial, self.blocks(), filled=self.filled is not None)
                 compact = replace(self, **opened, start=np.cumsum(self.count) - self.count)
                 write_parts(partial, compact, self.info(), beside)
             else:

@@ -12,12 +12,13 @@ from raindrop.errors import DataError, check_choice
 from raindrop.files import atomic_file, refuse_to_overwrite
 from raindrop.table.event_table import EventTable
 from raindrop.table.export_meds import write_meds
+from raindrop.table.growing_files import growing_rows
 
 Format = Literal["csv", "wide", "parquet", "meds"]
 
 
 def export(table: EventTable, out: Path, format: Format) -> list[Path]:
-    """Write the table; returns what was written."""
+    """Write the table, block by block where it is large; returns what was written."""
     check_choice(format, Format, "format")
     refuse_existing(out, format)
     if format == "meds":
@@ -28,8 +29,10 @@ def export(table: EventTable, out: Path, format: Format) -> list[Path]:
     with atomic_file(out) as readings, ExitStack() as stack:
         if has_samples:
             samples = stack.enter_context(atomic_file(samples_path, overwrite=False))
-            _write(table.samples, samples, samples_path)
-        _write(wide_frame(table) if format == "wide" else table.events(), readings, out)
+            _write_samples(table.samples, samples, samples_path)
+        with growing_rows(readings, out) as append:
+            for block in table.blocks():
+                append(wide_frame(block) if format == "wide" else block.events())
     return [out, samples_path] if has_samples else [out]
 
 
@@ -58,7 +61,7 @@ def _samples_path(out: Path, format: Format) -> Path:
     return out.with_name(f"{out.stem}.samples{'.parquet' if format == 'parquet' else '.csv'}")
 
 
-def _write(frame: pl.DataFrame, partial: Path, path: Path) -> None:
+def _write_samples(frame: pl.DataFrame, partial: Path, path: Path) -> None:
     """Write what will be called `path`, in the format of that name."""
     if path.suffix == ".parquet":
         frame.write_parquet(partial, compression="zstd")

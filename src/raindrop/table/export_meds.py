@@ -14,6 +14,7 @@ from raindrop.errors import DataError, MissingExtraError
 from raindrop.files import atomic_folder, write_json
 from raindrop.table.cells import natural_key
 from raindrop.table.event_table import EventTable
+from raindrop.table.queries import spans
 from raindrop.table.sample_columns import missing_to_null
 from raindrop.table.time_columns import SECONDS
 from raindrop.version import VERSION
@@ -25,19 +26,25 @@ START = dt.datetime(2000, 1, 1)
 def write_meds(table: EventTable, out: Path) -> Path:
     """data/0.parquet, labels/labels.parquet and metadata/: one subject for each sample.
 
-    Values are single precision, as the standard wants them. metadata/samples.csv says which subject is which sample.
+    A large table has a file of readings for each block: data/1.parquet and so on. Values are single precision, as the
+    standard wants them. metadata/samples.csv says which subject is which sample.
     """
     try:
         from meds import schema
     except ModuleNotFoundError:
         raise MissingExtraError("meds", "meds", "Writing MEDS") from None
     subjects = _subjects(table)
-    data = pl.concat([*_statics(table, subjects), _events(table, subjects)])
-    data = data.sort("subject_id", "time", nulls_last=False, maintain_order=True)
-    codes = pl.DataFrame({"code": sorted(data["code"].unique().to_list(), key=natural_key)})
+    names: set[str] = set()
     with atomic_folder(out) as partial:
-        metadata = partial / "metadata"
-        _write(data, schema.DataSchema, partial / "data" / "0.parquet")
+        metadata, first = partial / "metadata", 0
+        for number, block in enumerate(table.blocks()):
+            of_block = subjects[first : first + len(block)]
+            data = pl.concat([*_statics(block, of_block), _events(block, of_block)])
+            data = data.sort("subject_id", "time", nulls_last=False, maintain_order=True)
+            _write(data, schema.DataSchema, partial / "data" / f"{number}.parquet")
+            names.update(data["code"].unique().to_list())
+            first += len(block)
+        codes = pl.DataFrame({"code": sorted(names, key=natural_key)}, schema={"code": pl.String})
         _write(codes, schema.CodeMetadataSchema, metadata / "codes.parquet")
         about = {"dataset_name": out.name, "etl_name": "raindrop", "etl_version": VERSION}
         write_json(metadata / "dataset.json", {**about, "meds_version": version("meds")})
@@ -69,9 +76,7 @@ def _subjects(table: EventTable) -> pl.DataFrame:
     known = table.samples["prediction_time"] if "prediction_time" in table.samples.columns else None
     if cutoff is not None and known is not None and known.dtype == pl.Datetime and not (known - known[0]).null_count():
         zero = known.cast(pl.Datetime("us")) - _duration(table, cutoff)
-    last = pl.Series(
-        [table.time[start + count - 1] if count else 0.0 for start, count in zip(table.start, table.count, strict=True)]
-    )
+    last = pl.Series(spans(table)[1])
     end = zero + _duration(table, last if cutoff is None else cutoff.fill_null(last))
     return pl.DataFrame(
         [table.samples["sample"], subject.alias("subject_id"), zero.alias("zero"), end.alias("prediction_time")]

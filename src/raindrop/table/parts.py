@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -17,19 +18,22 @@ from raindrop.table.blocks import BLOCK, sample_ranges
 from raindrop.table.store import ARRAYS, FORMAT_OF_PARTS, TableInfo, Writer
 
 GROWING = ("time", "sensor", "value")
+FILLED = "filled"  # an array that only the writing needs: the Parquet files have the column
 
 
 class GrowingArrays:
     """The arrays of readings of a table that is being written: `.npy` files that are appended to."""
 
-    def __init__(self, folder: Path):
-        """`folder` is that of the table, which is not visible yet."""
+    def __init__(self, folder: Path, *, filled: bool = False):
+        """`folder` is that of the table, which is not visible yet. filled: whether readings are marked as filled."""
+        self.dtypes = {name: np.dtype(ARRAYS[name]) for name in GROWING}
+        self.dtypes |= {FILLED: np.dtype(np.bool_)} if filled else {}
         self.folder = folder / "readings"
         self.folder.mkdir()
         self.length = 0
 
     def __enter__(self) -> Self:
-        self._files = {name: open(self.folder / f"{name}.npy", "wb") for name in GROWING}  # noqa: SIM115
+        self._files = {name: open(self.folder / f"{name}.npy", "wb") for name in self.dtypes}  # noqa: SIM115
         self._write_headers()
         return self
 
@@ -45,14 +49,19 @@ class GrowingArrays:
         """The header of an array with the present length; numpy leaves room in it for one that grows."""
         for name, file in self._files.items():
             file.seek(0)
-            descr = npy.dtype_to_descr(np.dtype(ARRAYS[name]))
+            descr = npy.dtype_to_descr(self.dtypes[name])
             npy.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": (self.length,)})
 
     def append(self, **arrays: NDArray[Any]) -> None:
-        """Add readings: time, sensor and value."""
+        """Add readings: time, sensor, value, and whether they are filled where that is kept."""
         for name, file in self._files.items():
-            file.write(np.ascontiguousarray(arrays[name], dtype=ARRAYS[name]).data)
+            file.write(np.ascontiguousarray(arrays[name], dtype=self.dtypes[name]).data)
         self.length += len(arrays["time"])
+
+    def append_table(self, table: Any) -> None:
+        """Add the readings of an EventTable, sample by sample."""
+        rows = table.rows()
+        self.append(**{name: getattr(table, name)[rows] for name in self.dtypes})
 
     def recode(self, codes: NDArray[np.int32]) -> None:
         """Give every sensor another code, once all readings are there."""
@@ -64,17 +73,21 @@ class GrowingArrays:
     def open(self) -> dict[str, Any]:
         """The arrays, memory-mapped; an empty one cannot be."""
         mode = "r" if self.length else None
-        return {name: np.load(self.folder / f"{name}.npy", mmap_mode=mode) for name in GROWING}  # type: ignore[arg-type]
+        return {name: np.load(self.folder / f"{name}.npy", mmap_mode=mode) for name in self.dtypes}  # type: ignore[arg-type]
 
 
-def write_arrays(folder: Path, blocks: Iterable[Any]) -> dict[str, Any]:
+def write_arrays(folder: Path, blocks: Iterable[Any], *, filled: bool) -> dict[str, Any]:
     """Write the readings of these tables, one after another, and open the arrays."""
-    arrays = GrowingArrays(folder)
+    arrays = GrowingArrays(folder, filled=filled)
     with arrays:
         for block in blocks:
-            rows = block.rows()
-            arrays.append(**{name: getattr(block, name)[rows] for name in GROWING})
+            arrays.append_table(block)
     return arrays.open()
+
+
+def files_beside(table: Any) -> dict[str, Writer]:
+    """What writes the further files of an EventTable's folder, by name."""
+    return {} if table.sensor_info is None else {"sensors.parquet": table.sensor_info.write_parquet}
 
 
 def write_parts(folder: Path, table: Any, info: TableInfo, beside: Mapping[str, Writer]) -> None:
@@ -89,6 +102,8 @@ def write_parts(folder: Path, table: Any, info: TableInfo, beside: Mapping[str, 
         part.events().write_parquet(folder / name, compression="zstd")
         parts[name] = (len(part), part.num_readings)
         table.release()
+    with suppress(PermissionError):  # Windows does not remove a file that is mapped
+        (folder / "readings" / f"{FILLED}.npy").unlink(missing_ok=True)
     table.samples.write_parquet(folder / "samples.parquet", compression="zstd")
     for name, write in beside.items():
         write(folder / name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from raindrop.errors import DataError, format_count, suggest
+from raindrop.table.blocks import blocks_of, is_large
 from raindrop.table.event_table import EventTable
 from raindrop.table.frames import require_columns, to_polars
 from raindrop.table.time_columns import describe_time_type, durations_to_numbers, numbers_to_durations, parse_times
@@ -53,6 +54,42 @@ class QueryTable:
     def with_dates(self) -> QueryTable:
         """The same queries with date times in `frame`, where the table knows what its times count from."""
         return replace(self, as_dates=self.table.time_zero is not None)
+
+    def in_blocks(self) -> Iterator[tuple[Positions | slice, QueryTable]]:
+        """The queries of each block of a large table, on that block in memory, with their positions; else itself."""
+        if not is_large(self.table.time):
+            yield slice(None), self
+            return
+        order = np.argsort(self.sample, kind="stable")
+        sample, first = self.sample[order], 0
+        for block in blocks_of(self.table, np.bincount(self.sample, minlength=len(self.table))):
+            begin, end = np.searchsorted(sample, [first, first + len(block)])
+            rows = order[begin:end]
+            yield (
+                rows,
+                QueryTable(
+                    block.in_memory(), self.sample[rows] - first, self.sensor[rows], self.time[rows], self.as_dates
+                ),
+            )
+            first += len(block)
+
+    def unseen(self) -> QueryTable:
+        """The same queries on the table without the readings at them."""
+        table, rows = self.table, self.table.rows()
+        owner = np.repeat(np.arange(len(table)), table.count)
+        columns = [
+            np.concatenate([own, asked])
+            for own, asked in (
+                (owner, self.sample),
+                (np.asarray(table.sensor[rows], dtype=np.int64), self.sensor),
+                (np.asarray(table.time[rows]), self.time),
+            )
+        ]
+        order = np.lexsort(columns[::-1])
+        same = np.logical_and.reduce([column[order][1:] == column[order][:-1] for column in columns])
+        twin = np.zeros(len(order), dtype=bool)
+        twin[order[1:][same]] = twin[order[:-1][same]] = True
+        return replace(self, table=table.where(~twin[: len(rows)]))
 
     def checked(self) -> QueryTable:
         """Itself; an error where a query occurs twice."""
@@ -108,24 +145,41 @@ def grid(
     They run from each sample's first reading to its last, or from `start` to `stop`: a time for all samples, or one for
     each.
     """
-    if not every > 0 or not np.isfinite(every):
-        raise DataError(f"every={every!r}: the time between two queries is a positive number of {table.time_unit}.")
+    return on_grid(table, every, sensors, start=start, stop=stop).frame()
+
+
+def on_grid(
+    table: EventTable,
+    every: float,
+    sensors: Sequence[str] | None = None,
+    *,
+    start: ArrayLike | None = None,
+    stop: ArrayLike | None = None,
+) -> QueryTable:
+    """The queries of `grid`."""
     names = table.sensors if sensors is None else tuple(sensors)
     chosen = _codes(pl.Series(names, dtype=pl.String), table.sensors, "sensor", "is not a sensor of the table")
     first, last = spans(table)
     first = first if start is None else np.broadcast_to(np.asarray(start, dtype=np.float64), first.shape)
     last = last if stop is None else np.broadcast_to(np.asarray(stop, dtype=np.float64), last.shape)
-    steps = np.floor((last - first) / every + 1e-9)
-    if not np.isfinite(steps).all():
-        raise DataError("grid: start and stop are finite times.")
-    number = np.where(table.count > 0, np.maximum(steps + 1, 0), 0)
+    number = grid_times(table, every, first, last)
     _refuse_too_many(number.sum() * len(chosen))
     sample = np.repeat(np.arange(len(table)), number.astype(np.int64))
     rank = np.arange(len(sample)) - np.repeat(np.cumsum(number) - number, number.astype(np.int64))
     time = first[sample] + rank * every
-    return QueryTable(
-        table, np.repeat(sample, len(chosen)), np.tile(chosen, len(sample)), np.repeat(time, len(chosen))
-    ).frame()
+    return QueryTable(table, np.repeat(sample, len(chosen)), np.tile(chosen, len(sample)), np.repeat(time, len(chosen)))
+
+
+def grid_times(
+    table: EventTable, every: float, first: NDArray[np.float64], last: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """(samples,) how many times a grid has between the first and the last; none of a sample without readings."""
+    if not every > 0 or not np.isfinite(every):
+        raise DataError(f"every={every!r}: the time between two queries is a positive number of {table.time_unit}.")
+    steps = np.floor((last - first) / every + 1e-9)
+    if not np.isfinite(steps).all():
+        raise DataError("grid: start and stop are finite times.")
+    return np.where(table.count > 0, np.maximum(steps + 1, 0), 0)
 
 
 def at_times(table: EventTable, times: Any, sensors: Sequence[str]) -> QueryTable:

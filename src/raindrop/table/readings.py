@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,9 +12,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from raindrop.errors import DataError
-from raindrop.files import atomic_file
-from raindrop.table.csv_text import write_csv
 from raindrop.table.event_table import EventTable
+from raindrop.table.growing_files import growing_file
 from raindrop.table.queries import QueryTable
 
 
@@ -47,14 +47,13 @@ class Readings:
 
     def write(self, path: str | os.PathLike[str], *, overwrite: bool = True) -> Path:
         """Write a Parquet or CSV file, by its suffix. overwrite: whether a file with other readings is replaced."""
-        target = require_suffix(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_file(target, overwrite=overwrite) as partial:
-            if target.suffix == ".csv":
-                write_csv(self.frame(), partial)
-            else:
-                self.frame().write_parquet(partial)
-        return target
+        write_readings([self], path, overwrite=overwrite)
+        return Path(path)
+
+    def fill_blocks(self) -> Iterator[EventTable]:
+        """What `fill` gives, block by block where the table is large."""
+        for rows, queries in self.queries.in_blocks():
+            yield Readings(queries, self.value[rows], self.low[rows], self.high[rows], self.coverage).fill()
 
     def fill(self) -> EventTable:
         """The table of the queries with these readings added and marked in `filled`; its own readings stay."""
@@ -81,6 +80,16 @@ class Readings:
             start=np.cumsum(count) - count,
             count=count,
         )
+
+
+def write_readings(parts: Iterable[Readings], path: str | os.PathLike[str], *, overwrite: bool = True) -> int:
+    """Write one Parquet or CSV file, by its suffix, from readings that come block by block; returns how many."""
+    number = 0
+    with growing_file(require_suffix(path), overwrite=overwrite, for_spreadsheets=True) as append:
+        for part in parts:
+            append(part.frame())
+            number += len(part)
+    return number
 
 
 def require_suffix(path: str | os.PathLike[str]) -> Path:

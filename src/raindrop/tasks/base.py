@@ -56,6 +56,16 @@ class Watched:
     def __getitem__(self, rows: NDArray[np.int64]) -> Watched:
         return replace(self, score=self.score[rows], outcome=None if self.outcome is None else self.outcome[rows])
 
+    @classmethod
+    def joined(cls, parts: Sequence[Watched]) -> Watched:
+        """The same number of the samples of all parts, one part after another."""
+        outcomes = [part.outcome for part in parts if part.outcome is not None]
+        return replace(
+            parts[0],
+            score=np.concatenate([part.score for part in parts]),
+            outcome=np.concatenate(outcomes) if outcomes else None,
+        )
+
 
 class Task(ABC):
     """What is predicted. `scores` are a model's raw outputs (b, num_outputs); a task says what they mean."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 
 import numpy as np
@@ -18,6 +18,7 @@ from raindrop.training.progress import bar
 
 SCORING_BYTES, TRAINING_BYTES = 32, 96  # for each cell of one item that is larger than MAX_CELLS
 COPIES = 6  # of the weights in training: gradients, two moments, their average, the best ones, a copy to exchange
+MANY_SENSORS = 500  # from which on weights may be many
 SMALL = 100 << 20  # bytes that are not worth a look at the memory
 
 
@@ -28,6 +29,20 @@ def evaluating(model: Model, device: str) -> None:
     tensor = next(chain(model.parameters(), model.buffers()), None)
     if tensor is not None and tensor.device != torch.device(device):
         model.to(device)
+
+
+def require_room_for_weights(make: Callable[[], Model], sensors: int) -> None:
+    """Raise before a model is made whose weights, with their copies in training, are more than the memory holds."""
+    if sensors < MANY_SENSORS:
+        return
+    with torch.device("meta"):  # shapes without memory
+        needed = COPIES * sum(4 * parameter.numel() for parameter in make().parameters())
+    if needed >= SMALL:
+        require_memory(
+            needed,
+            f"Training a model of a table of {sensors:,} sensors, for its weights alone,",
+            "Leave out sensors that say little, or use the model 'trees', which has no weights.",
+        )
 
 
 def require_room(model: Model, data: BatchSource, *, gradients: bool) -> None:
