@@ -94,6 +94,7 @@ def found(past) -> list[Lagged]:
 def test_chunks_of_rows_give_the_results_of_one(monkeypatch, past, found):
     monkeypatch.setattr(design, "CHUNK", 400)
     monkeypatch.setattr(lagged, "FEW_ROWS", 400)
+    monkeypatch.setattr(lagged, "LAG_ROWS", 400)
     parts = [Receiver(past, v, np.arange(40), 0).test(by_sample=True) for v in range(3)]
     single = float(np.finfo(np.float32).eps)
     for one, other in zip(found, parts, strict=True):
@@ -140,6 +141,7 @@ def test_a_graph_from_some_of_the_rows_has_the_edges_of_all(monkeypatch):
     table = many_samples()
     whole = {(u, v) for u, v, _ in rd.sensor_graph(table).edges().iter_rows()}
     monkeypatch.setattr(lagged, "FEW_ROWS", 400)
+    monkeypatch.setattr(lagged, "LAG_ROWS", 400)
     monkeypatch.setattr(design, "CHUNK", 400)
     assert {(u, v) for u, v, _ in rd.sensor_graph(table).edges().iter_rows()} == whole
     assert ("u", "v") in whole

@@ -19,8 +19,9 @@ from raindrop.graphs.ridge import Regression
 
 BLOCKS, FOLDS = 30, 5
 MIN_ROWS = 60  # with fewer readings, a sensor is not tested as a receiver
-MAX_ROWS = 100_000  # of more, so many are drawn
-FEW_ROWS = CHUNK  # of more, so many choose senders and lags
+MAX_ROWS = 60_000  # of more, so many are drawn
+FEW_ROWS = CHUNK  # of more, so many choose the senders
+LAG_ROWS = 8_000  # and so many the lags
 MAX_SENDERS = 24  # in one regression: those that inform most on their own
 MAX_SCREENED = 2 * MAX_SENDERS  # of more, those whose values are most correlated are looked at
 PENALTIES = 10.0 ** np.arange(-3.0, 0.6, 0.5)  # per row
@@ -109,7 +110,7 @@ class Receiver:
         by_chance = [_summary(losses[u] - each, each)[2] for u, each in zip(dealt, chance, strict=True)]
         strong = [u for u in senders if statistic[u] > MIN_STATISTIC]
         if strong and few is not self:
-            few_design = Design(few, senders, [], rng)
+            few_design = Design(Receiver(self.past, v, self.group, self.seed, LAG_ROWS), senders, [], rng)
             lag[strong] = few_design.best_lags(few_design.ridge(penalty), strong)
         elif strong:
             lag[strong] = design.best_lags(ridge, strong)
