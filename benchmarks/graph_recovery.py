@@ -4,6 +4,7 @@
     python benchmarks/graph_recovery.py netsim 0.1 --data ../shared/data/known_graphs --seeds 0
     python benchmarks/graph_recovery.py delayed --seeds 0 1 2 3 4 5 6 7 8 9
     python benchmarks/graph_recovery.py alarms --seeds $(seq 0 99)
+    python benchmarks/graph_recovery.py sample-alarms --seeds $(seq 0 99)
 
 Prints one JSON line for each graph and method, then means over all of them.
 """
@@ -79,22 +80,37 @@ def cases(options: argparse.Namespace) -> Iterator[Case]:
             yield str(seed), planted.table, planted.adjacency()
 
 
+def unrelated(rng: np.random.Generator, readings: int, *, kept: float) -> tuple[np.ndarray, np.ndarray]:
+    """Times at random and values: a random walk (kept = 1) or autoregressive, by this factor in an interval."""
+    time = np.cumsum(rng.exponential(1.0, readings))
+    noise = rng.normal(size=readings)
+    value = np.empty(readings)
+    value[0] = noise[0]
+    for i in range(1, readings):
+        gap = time[i] - time[i - 1]
+        spread = np.sqrt(gap) if kept == 1 else np.sqrt(1 - kept ** (2 * gap))
+        value[i] = kept**gap * value[i - 1] + spread * noise[i]
+    return time, value
+
+
 def independent(seed: int) -> EventTable:
     """Six unrelated sensors with clocks of their own: random walks (odd seeds) or autoregressive, 0.95 an interval."""
     rng = np.random.default_rng([seed, 17])
-    times, sensors, values = [], [], []
-    for at in range(6):
-        time = np.cumsum(rng.exponential(1.0, 300))
-        noise = rng.normal(size=300)
-        kept = 1.0 if seed % 2 else 0.95
-        value = np.empty(300)
-        value[0] = noise[0]
-        for i in range(1, 300):
-            gap = time[i] - time[i - 1]
-            spread = np.sqrt(gap) if kept == 1 else np.sqrt(1 - kept ** (2 * gap))
-            value[i] = kept**gap * value[i - 1] + spread * noise[i]
-        times, sensors, values = [*times, time], [*sensors, np.full(300, at)], [*values, value]
-    return as_table(np.concatenate(times), np.concatenate(sensors), np.concatenate(values), 6)
+    times, values = zip(*(unrelated(rng, 300, kept=1.0 if seed % 2 else 0.95) for _ in range(6)), strict=True)
+    return as_table(np.concatenate(times), np.repeat(np.arange(6), 300), np.concatenate(values), 6)
+
+
+def independent_samples(seed: int) -> EventTable:
+    """Sixty short samples of five such sensors; odd seeds: all read at the same times."""
+    rng = np.random.default_rng([seed, 18])
+    frames = []
+    for sample in range(60):
+        common, _ = unrelated(rng, 20, kept=0.9)
+        for at in range(5):
+            time, value = unrelated(rng, 20, kept=0.9)
+            time = common if seed % 2 else time
+            frames.append(pl.DataFrame({"sample": f"{sample:02d}", "time": time, "sensor": f"s{at}", "value": value}))
+    return EventTable.from_frames(pl.concat(frames))
 
 
 # ---------------------------------------------------------------- baselines
@@ -151,17 +167,20 @@ BASELINES: dict[str, Callable[[EventTable], np.ndarray]] = {
 }
 
 
+ALARMS = {"alarms": independent, "sample-alarms": independent_samples}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("task", choices=["lorenz", "irregular", "netsim", "delayed", "alarms"])
+    parser.add_argument("task", choices=["lorenz", "irregular", "netsim", "delayed", *ALARMS])
     parser.add_argument("missing", type=float, nargs="?", default=0.3)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--without-baselines", action="store_true")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    if options.task == "alarms":
-        return false_alarms(options.seeds)
+    if options.task in ALARMS:
+        return false_alarms(ALARMS[options.task], options.seeds)
     scores: dict[str, list[tuple[float, ...]]] = {}
     for name, table, truth in cases(options):
         started = time.monotonic()
@@ -187,10 +206,10 @@ def main() -> None:
     print(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
 
 
-def false_alarms(seeds: list[int]) -> None:
+def false_alarms(draw: Callable[[int], EventTable], seeds: list[int]) -> None:
     with_edge = 0
     for done, seed in enumerate(seeds, 1):
-        graph = sensor_graph(independent(seed))
+        graph = sensor_graph(draw(seed))
         with_edge += not graph.is_empty
         lowest = float(graph.evidence["q"].min())
         print(json.dumps({"seed": seed, "edges": len(graph.edges()), "lowest_q": round(lowest, 4)}), flush=True)

@@ -113,7 +113,7 @@ def _sensor_graph(
     past, group = Past.of(table), table_groups(table)
     found: list[Lagged | None] = []
     for v in range(len(table.sensors)):
-        receiver = Receiver(past, v, group, np.random.default_rng([seed, v]))
+        receiver = Receiver(past, v, group, seed)
         found.append(receiver.test() if receiver.testable else None)
         if progress is not None:
             progress(v + 1, len(table.sensors))

@@ -51,7 +51,7 @@ def class_graphs(
     count = np.zeros((len(table), M), dtype=np.float32)
     for v in range(M):
         with limit_threads(None):
-            receiver = Receiver(past, v, group, np.random.default_rng([seed, v]))
+            receiver = Receiver(past, v, group, seed)
             if receiver.testable:
                 found = receiver.test(by_sample=True)
                 total[:, :, v] = found.gain_sums

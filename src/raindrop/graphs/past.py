@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from raindrop.batch.gaps import bisect, typical_intervals
+from raindrop.batch.gaps import typical_intervals
 from raindrop.table.event_table import EventTable
 from raindrop.table.queries import spans
 
@@ -19,6 +19,7 @@ CLIP = 5.0  # standard deviations; readings beyond count as this
 MEMORIES = (0.3, 0.6, 1.2, 2.5, 5.0, 10.0, 20.0, 50.0, 200.0)  # in typical intervals, to choose from for each sensor
 MAX_GRID = 100_000  # points of the grid on which many senders are compared at a first look
 MAX_PAIRS = 50_000  # neighbouring readings that choose a sensor's memory
+_MIX = tuple(np.uint64(x) for x in (0x9E3779B97F4A7C15, 0xD1342543DE82EF95, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 Floats = NDArray[np.float64]
 Positions = NDArray[np.int64]
 
@@ -40,7 +41,7 @@ class Past:
 
     time: Floats  # (n,) by series, rising within
     value: Floats  # (n,)
-    offsets: Positions  # (samples x sensors + 1,)
+    offsets: Positions  # (sensors x samples + 1,) of series: the samples of the first sensor, then of the next
     num_sensors: int
     interval: float  # typical time between two readings of a sensor
     memory: Floats  # (sensor,) how long a reading keeps its value for a forecast, in units of time
@@ -50,28 +51,27 @@ class Past:
     @classmethod
     def of(cls, table: EventTable) -> Self:
         """Of all readings of a table."""
-        M, rows = len(table.sensors), table.rows()
+        M, N, rows = len(table.sensors), len(table), table.rows()
         sensor = np.asarray(table.sensor[rows], dtype=np.int64)
-        series = np.repeat(np.arange(len(table)), table.count) * M + sensor
-        order = np.argsort(series, kind="stable")  # rows are in the order of time already
+        order = np.argsort(sensor, kind="stable")  # rows are in the order of samples and times already
         time = np.asarray(table.time[rows], dtype=np.float64)[order]
         value = np.asarray(table.value[rows], dtype=np.float64)
         number = np.maximum(np.bincount(sensor, minlength=M), 1)
         value = value - (np.bincount(sensor, value, minlength=M) / number)[sensor]
         spread = np.sqrt(np.bincount(sensor, value**2, minlength=M) / number)
         value = np.clip(value / np.where(spread > 0, spread, 1.0)[sensor], -CLIP, CLIP)[order]
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(series, minlength=len(table) * M))])
+        series = (sensor * N + np.repeat(np.arange(N), table.count))[order]
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(series, minlength=N * M))])
         interval = float(np.median(typical_intervals(table)))
-        neighbours = (_neighbours(series[order], sensor[order], time, value, v) for v in range(M))
+        neighbours = (_neighbours(series, time, value, slice(*offsets[[v * N, (v + 1) * N]])) for v in range(M))
         memory = np.array([_memory(gap, earlier, later, interval) for gap, earlier, later in neighbours])
         return cls(time, value, offsets, M, interval, memory, *spans(table))
 
     def readings_of(self, sensor: int) -> tuple[Rows, Floats]:
         """When a sensor was read, sample by sample, and what it measured."""
-        series = np.arange(len(self.first)) * self.num_sensors + sensor
-        count = self.offsets[series + 1] - self.offsets[series]
-        at = np.repeat(self.offsets[series] - (np.cumsum(count) - count), count) + np.arange(count.sum())
-        return Rows(np.repeat(np.arange(len(self.first)), count), self.time[at]), self.value[at]
+        count = np.diff(self.offsets[self._series(sensor)])
+        own = self._readings(sensor)
+        return Rows(np.repeat(np.arange(len(self.first)), count), self.time[own]), self.value[own]
 
     def age(self, sensor: int, rows: Rows) -> Floats:
         """(n,) time since the sensor's latest earlier reading; infinite where there is none."""
@@ -86,17 +86,23 @@ class Past:
         forecast from that reading alone would; it is 0 where there is no reading.
         """
         start, latest = self._latest(sensor, rows)
-        columns = []
-        for lag in lags:
+        known, end = latest >= start, len(self.time) - 1
+        begin = np.where(known, self.time[np.minimum(start, end)], np.inf)
+        key = self._keys(rows)
+        columns = np.empty((len(rows), len(lags)))
+        for column, lag in enumerate(lags):
             time = rows.time - lag * self.interval
-            at = np.minimum(bisect(self.time, start, latest + 1, time, right=True) - 1, latest)
-            here, after = np.maximum(at, 0), np.maximum(np.minimum(at + 1, latest), 0)
-            length = self.time[after] - self.time[here]
-            share = np.clip((time - self.time[here]) / np.where(length > 0, length, 1.0), 0.0, 1.0)
-            line = self.value[here] + share * (self.value[after] - self.value[here])
-            decayed = self.value[here] * np.exp(-np.maximum(time - self.time[here], 0.0) / self.memory[sensor])
-            columns.append(np.where(at >= start, np.where(at < latest, line, decayed), 0.0))
-        return np.stack(columns, axis=1)
+            at = np.where(known, latest, 0)
+            if lag > 0:
+                at = np.minimum(np.maximum(self._search(sensor, key - lag * self.interval, "right") - 1, start), at)
+            here, value = self.time[at], self.value[at]
+            after = np.minimum(at + 1, end)
+            length = self.time[after] - here
+            share = np.clip((time - here) / np.where(length > 0, length, 1.0), 0.0, 1.0)
+            line = value + share * (self.value[after] - value)
+            decayed = value * np.exp(-np.maximum(time - here, 0.0) / self.memory[sensor])
+            columns[:, column] = np.where(begin <= time, np.where(at < latest, line, decayed), 0.0)
+        return columns
 
     def on_grid(self, rows: Rows) -> Iterator[Floats]:
         """For each of some lags, (n, sensors) about the values of all sensors that long before a row; for a first look.
@@ -122,11 +128,56 @@ class Past:
         grid = np.concatenate([self.values(u, rows, (0.0,)) for u in range(self.num_sensors)], axis=1)
         return step, first, size, grid
 
+    def _series(self, sensor: int) -> slice:
+        """Of `offsets`, the samples of a sensor, with the end of the last."""
+        return slice(sensor * len(self.first), (sensor + 1) * len(self.first) + 1)
+
+    def _readings(self, sensor: int) -> slice:
+        bounds = self.offsets[self._series(sensor)]
+        return slice(int(bounds[0]), int(bounds[-1]))
+
     def _latest(self, sensor: int, rows: Rows) -> tuple[Positions, Positions]:
         """(n,) the first reading of the series, and the latest one before the row (one less where there is none)."""
-        series = rows.sample * self.num_sensors + sensor
-        start = self.offsets[series]
-        return start, bisect(self.time, start, self.offsets[series + 1], rows.time) - 1
+        series = rows.sample + sensor * len(self.first)
+        start, stop = self.offsets[series], self.offsets[series + 1]
+        at = np.clip(self._search(sensor, self._keys(rows), "left"), start, stop)
+        while True:  # keys are rounded, times are not
+            back = (at > start) & (self.time[at - 1] >= rows.time)
+            ahead = (at < stop) & (self.time[np.minimum(at, len(self.time) - 1)] < rows.time)
+            if not (back.any() or ahead.any()):
+                return start, at - 1
+            at = at + ahead - back
+
+    def _search(self, sensor: int, key: Floats, side: Literal["left", "right"]) -> Positions:
+        """(n,) where keys belong among the readings of a sensor in all samples; up to the rounding of keys."""
+        own = self._readings(sensor)
+        found: Positions = own.start + np.searchsorted(self._key[own], key, side)
+        return found
+
+    def _keys(self, rows: Rows) -> Floats:
+        """(n,) a number that rises with the sample, and with the time within one."""
+        keys: Floats = rows.sample * self._stride + (rows.time - self.first[rows.sample])
+        return keys
+
+    @cached_property
+    def _stride(self) -> float:
+        """More than the time from any sample's first reading to its last, and the longest lag."""
+        return float((self.last - self.first).max()) + 10 * self.interval + 1e-9
+
+    @cached_property
+    def _key(self) -> Floats:
+        """(n,) the keys of all readings."""
+        sample = np.repeat(np.tile(np.arange(len(self.first)), self.num_sensors), np.diff(self.offsets))
+        return self._keys(Rows(sample, self.time))
+
+    def random_order(self, rows: Rows, seed: int) -> NDArray[np.uint64]:
+        """(n,) random numbers by which to draw rows: the same for all sensors that are read at the same moment."""
+        with np.errstate(over="ignore"):
+            mixed = rows.time.view(np.uint64) ^ (rows.sample.astype(np.uint64) + np.uint64(seed) * _MIX[0]) * _MIX[1]
+            for shift, factor in zip((30, 27), _MIX[2:], strict=True):  # the finaliser of splitmix64
+                mixed = (mixed ^ (mixed >> np.uint64(shift))) * factor
+        order: NDArray[np.uint64] = mixed ^ (mixed >> np.uint64(31))
+        return order
 
     def dealt_anew(self, rows: Rows, rng: np.random.Generator) -> Rows:
         """Other moments at which to look a sender up: its readings keep their own order, but not their partner's.
@@ -149,11 +200,9 @@ def _derangement(number: int, rng: np.random.Generator) -> Positions:
     return partner
 
 
-def _neighbours(
-    series: Positions, sensor: Positions, time: Floats, value: Floats, v: int
-) -> tuple[Floats, Floats, Floats]:
-    """Time between, earlier and later value of the neighbouring readings of a sensor."""
-    later = np.flatnonzero((series[1:] == series[:-1]) & (sensor[1:] == v)) + 1
+def _neighbours(series: Positions, time: Floats, value: Floats, own: slice) -> tuple[Floats, Floats, Floats]:
+    """Time between, earlier and later value of neighbouring readings among `own`, those of one sensor."""
+    later = own.start + 1 + np.flatnonzero(np.diff(series[own]) == 0)
     later = later[:: max(1, len(later) // MAX_PAIRS)]
     return time[later] - time[later - 1], value[later - 1], value[later]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -14,68 +13,60 @@ from raindrop.graphs.past import Floats, Positions
 
 
 @dataclass(frozen=True, eq=False)
-class Regression:
-    """A regression for each fold, on the rows outside it; axes: n rows, c columns, f folds."""
+class System:
+    """The sums of one regression for each fold, over the rows outside it; axes: c columns, f folds."""
+
+    gram: Floats  # (f, c, c)
+    cross: Floats  # (f, c)
+    count: Floats  # (f,) rows
+
+    def solve(self, penalty: float, kept: NDArray[np.bool_] | None = None) -> Floats:
+        """(f, c) the coefficients; 0 for columns that are not kept. The penalty is per row."""
+        index = np.arange(self.cross.shape[1]) if kept is None else np.flatnonzero(kept)
+        solutions = np.zeros(self.cross.shape)
+        for at, (gram, cross, count) in enumerate(zip(self.gram, self.cross, self.count, strict=True)):
+            left = gram.copy() if kept is None else gram[np.ix_(index, index)]
+            left.flat[:: len(index) + 1] += penalty * count
+            solutions[at, index] = np.linalg.solve(left, cross[index])
+        return solutions
+
+
+@dataclass(frozen=True, eq=False)
+class Regression(System):
+    """The same with all rows at hand; n rows."""
 
     columns: Floats  # (n, c)
     target: Floats  # (n,)
     folds: Sequence[slice]  # (f,) of rows
-    gram: Floats  # (f, c, c) of the rows outside each fold
-    cross: Floats  # (f, c)
-    count: Floats  # (f,)
 
     @classmethod
     def of(cls, columns: Floats, target: Floats, folds: Sequence[slice]) -> Self:
         gram = np.stack([columns[fold].T @ columns[fold] for fold in folds])
         cross = np.stack([target[fold] @ columns[fold] for fold in folds])
         count = len(target) - np.array([fold.stop - fold.start for fold in folds], dtype=np.float64)
-        return cls(columns, target, folds, gram.sum(0) - gram, cross.sum(0) - cross, count)
+        return cls(gram.sum(0) - gram, cross.sum(0) - cross, count, columns, target, folds)
 
-    def solve(self, penalty: float, kept: NDArray[np.bool_] | None = None) -> list[Floats]:
-        """For each fold, (c,) the coefficients; 0 for columns that are not kept. The penalty is per row."""
-        index = np.arange(self.cross.shape[1]) if kept is None else np.flatnonzero(kept)
-        solutions = []
-        for gram, cross, count in zip(self.gram, self.cross, self.count, strict=True):
-            left = gram.copy() if kept is None else gram[np.ix_(index, index)]
-            left.flat[:: len(index) + 1] += penalty * count
-            solutions.append(np.zeros(len(cross)))
-            solutions[-1][index] = np.linalg.solve(left, cross[index])
-        return solutions
-
-    def predicted(self, solutions: Sequence[Floats]) -> Floats:
+    def predicted(self, solutions: Sequence[Floats] | Floats) -> Floats:
         """(n,) the target of each row, from the regression on the other folds."""
         parts = [self.columns[fold] @ each for fold, each in zip(self.folds, solutions, strict=True)]
         return np.concatenate(parts)
 
     def squares(self, penalty: float) -> Floats:
         """(n,) squared errors out of fold."""
-        return self._squares(self.solve(penalty))
-
-    def best(
-        self, penalties: Sequence[float] | Floats, kept: NDArray[np.bool_] | None = None
-    ) -> tuple[float, Floats, list[Floats]]:
-        """The penalty with the lowest error out of fold, (n,) squared errors with it, and the coefficients."""
-        results = []
-        for penalty in penalties:
-            solutions = self.solve(float(penalty), kept)
-            results.append((float(penalty), self._squares(solutions), solutions))
-        return min(results, key=lambda result: float(result[1].sum()))
-
-    def _squares(self, solutions: Sequence[Floats]) -> Floats:
-        squares: Floats = (self.target - self.predicted(solutions)) ** 2
+        squares: Floats = (self.target - self.predicted(self.solve(penalty))) ** 2
         return squares
 
 
 class Ridge:
     """The regressions of one penalty, ready to lose columns."""
 
-    def __init__(self, regression: Regression, penalty: float):
-        self.regression = regression
-        self.penalties = penalty * regression.count  # (f,)
-        size = regression.cross.shape[1]
-        systems = regression.gram + self.penalties[:, None, None] * np.eye(size)
+    def __init__(self, system: System, penalty: float):
+        self.system = system
+        self.penalties = penalty * system.count  # (f,)
+        size = system.cross.shape[1]
+        systems = system.gram + self.penalties[:, None, None] * np.eye(size)
         self.inverses: Floats = np.linalg.inv(systems).astype(np.float64, copy=False)  # (f, c, c)
-        self.solutions = np.einsum("fcd,fd->fc", self.inverses, regression.cross)
+        self.solutions = np.einsum("fcd,fd->fc", self.inverses, system.cross)
 
     def without(self, removed: NDArray[np.bool_]) -> Without:
         """The same regressions without some columns."""
@@ -93,17 +84,16 @@ class Without:
             ratio = np.linalg.solve(inverse[np.ix_(removed, removed)], np.column_stack([beside, solution[removed]]))
             self._parts.append((inverse, beside, ratio[:, :-1], solution[kept] - beside.T @ ratio[:, -1]))
 
-    @cached_property
-    def squares(self) -> Floats:
-        """(n,) squared errors out of fold."""
-        regression = self.ridge.regression
-        solutions = [self._whole(solution) for *_, solution in self._parts]
-        squares: Floats = (regression.target - regression.predicted(solutions)) ** 2
-        return squares
+    @property
+    def solutions(self) -> Floats:
+        """(f, c) the coefficients; 0 for the columns that were removed."""
+        return np.stack([self._whole(solution) for *_, solution in self._parts])
 
     def replaced(self, choices: Sequence[Floats]) -> list[Floats]:
-        """For each choice of other columns (n, k) in their place: (n,) squared errors out of fold."""
-        regression, kept = self.ridge.regression, self.kept
+        """For each choice of other columns (n, k) in their place, of a `Regression`: (n,) squared errors."""
+        regression, kept = self.ridge.system, self.kept
+        if not isinstance(regression, Regression):
+            raise TypeError("Columns can be replaced where all rows are at hand.")
         new = np.concatenate(choices, axis=1)
         ends = np.cumsum([choice.shape[1] for choice in choices])
         held = [(new[fold].T @ regression.columns[fold], new[fold].T @ new[fold], new[fold].T @ regression.target[fold])
@@ -126,6 +116,6 @@ class Without:
         return squares
 
     def _whole(self, solution: Floats) -> Floats:
-        whole = np.zeros(self.ridge.regression.cross.shape[1])
+        whole = np.zeros(self.ridge.system.cross.shape[1])
         whole[self.kept] = solution
         return whole

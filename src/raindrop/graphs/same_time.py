@@ -8,8 +8,9 @@ all other sensors. Neither has a direction.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from raindrop.graphs.lagged import BLOCKS, Lagged
 from raindrop.graphs.past import CLIP, Floats, Positions
 
 MIN_SHARED = 60  # times at which two sensors are both read, to be compared
-MAX_TIMES = 20_000  # of more times, so many are drawn
+CHUNK = 20_000  # of more times, each block is a chunk
 ORDERS = 40  # random orders, for the Shapley value
 SHRINKAGE = 0.1  # of correlations towards 0
 DEALT = 300  # pairs of which one is dealt anew
@@ -37,18 +38,17 @@ class SameTime:
 
 def same_time(receivers: Sequence[Lagged | None], rng: np.random.Generator) -> SameTime:
     """Compare the residuals of all sensors; None is a sensor that was not tested."""
-    M = len(receivers)
-    residual = _by_time(receivers, rng)
-    observed = np.isfinite(residual)
-    empty = np.full((M, M), np.nan)
-    shared = observed.T.astype(np.float64) @ observed
+    M, times = len(receivers), Times.of(receivers)
+    sums, counts = np.zeros((BLOCKS, M, M)), np.zeros((BLOCKS, M, M))
+    for value, observed, blocks in times.chunks():
+        for at, rows in blocks:
+            sums[at] = value[rows].T @ value[rows]
+            counts[at] = observed[rows].T.astype(np.float64) @ observed[rows]
+    shared = counts.sum(0)
     np.fill_diagonal(shared, 0)
     if (shared < MIN_SHARED).all():
+        empty = np.full((M, M), np.nan)
         return SameTime(empty, empty, empty, np.zeros(0), np.zeros(M))
-    value = np.where(observed, residual, 0.0)
-    block = np.arange(len(value)) * BLOCKS // len(value)
-    sums = np.stack([value[block == at].T @ value[block == at] for at in range(BLOCKS)])
-    counts = np.stack([observed[block == at].T.astype(np.float64) @ observed[block == at] for at in range(BLOCKS)])
     correlation = _correlation(sums.sum(0), counts.sum(0))
     orders = [rng.permutation(M) for _ in range(ORDERS // 2)]
     orders += [order[::-1] for order in orders]
@@ -62,7 +62,7 @@ def same_time(receivers: Sequence[Lagged | None], rng: np.random.Generator) -> S
     untested = shared < MIN_SHARED
     by_chance = gain - 1 / np.maximum(shared, 1)  # what an unrelated sensor explains of n residuals
     explained = np.where(untested, 0.0, np.maximum(by_chance, 0)).sum(0)
-    statistic, chance = _statistics(value, observed, correlation, block, rng)
+    statistic, chance = _statistics(times, correlation, rng)
     return SameTime(
         np.where(untested, np.nan, by_chance),
         np.where(untested, np.nan, error),
@@ -72,27 +72,45 @@ def same_time(receivers: Sequence[Lagged | None], rng: np.random.Generator) -> S
     )
 
 
-def _by_time(receivers: Sequence[Lagged | None], rng: np.random.Generator) -> Floats:
-    """(time, sensor) standardised residuals, NaN where a sensor was not read; only times that several share."""
-    tested = [(at, each) for at, each in enumerate(receivers) if each is not None]
-    sample = np.concatenate([each.rows.sample for _, each in tested])
-    time = np.concatenate([each.rows.time for _, each in tested])
-    sensor = np.concatenate([np.full(len(each.rows), at) for at, each in tested])
-    value = np.concatenate(
-        [np.clip(each.residual / max(each.residual.std(), 1e-12), -CLIP, CLIP) for _, each in tested]
-    )
-    order = np.lexsort([time, sample])
-    sample, time, sensor, value = sample[order], time[order], sensor[order], value[order]
-    step = np.cumsum((np.diff(time, prepend=np.nan) != 0) | (np.diff(sample, prepend=-1) != 0)) - 1
-    several = np.flatnonzero(np.bincount(step) > 1)
-    if len(several) > MAX_TIMES:
-        several = np.sort(rng.choice(several, MAX_TIMES, replace=False))
-    place = np.full(step[-1] + 1, -1)
-    place[several] = np.arange(len(several))
-    dense = np.full((max(len(several), 1), len(receivers)), np.nan)
-    kept = place[step] >= 0
-    dense[place[step[kept]], sensor[kept]] = value[kept]
-    return dense
+@dataclass(frozen=True, eq=False)
+class Times:
+    """The residuals at times that several sensors share, in the order of samples and times; n residuals."""
+
+    number: int  # of such times
+    time: Positions  # (n,) below `number`, rising
+    sensor: Positions  # (n,)
+    value: Floats  # (n,) standardised
+    num_sensors: int
+
+    @classmethod
+    def of(cls, receivers: Sequence[Lagged | None]) -> Self:
+        tested = [(at, each) for at, each in enumerate(receivers) if each is not None]
+        sample = np.concatenate([each.rows.sample for _, each in tested])
+        time = np.concatenate([each.rows.time for _, each in tested])
+        sensor = np.concatenate([np.full(len(each.rows), at) for at, each in tested])
+        value = np.concatenate(
+            [np.clip(each.residual / max(each.residual.std(), 1e-12), -CLIP, CLIP) for _, each in tested]
+        )
+        order = np.lexsort([time, sample])
+        sample, time, sensor, value = sample[order], time[order], sensor[order], value[order]
+        step = np.cumsum((np.diff(time, prepend=np.nan) != 0) | (np.diff(sample, prepend=-1) != 0)) - 1
+        several = np.bincount(step) > 1
+        kept = several[step]
+        place = np.cumsum(several) - 1
+        return cls(int(several.sum()), place[step[kept]], sensor[kept], value[kept], len(receivers))
+
+    def chunks(self) -> Iterator[tuple[Floats, NDArray[np.bool_], list[tuple[int, slice]]]]:
+        """(times, sensors) residuals, 0 where there is none, and where there is one; where in these the blocks lie."""
+        bounds = [-(-at * self.number // BLOCKS) for at in range(BLOCKS + 1)]  # of blocks
+        blocks = [(at, slice(bounds[at], bounds[at + 1])) for at in range(BLOCKS) if bounds[at] < bounds[at + 1]]
+        for chunk in [blocks] if self.number <= CHUNK else [[each] for each in blocks]:
+            start, stop = (chunk[0][1].start, chunk[-1][1].stop) if chunk else (0, 0)
+            own = slice(*np.searchsorted(self.time, [start, stop]).tolist())
+            observed = np.zeros((stop - start, self.num_sensors), dtype=bool)
+            value = np.zeros(observed.shape)
+            observed[self.time[own] - start, self.sensor[own]] = True
+            value[self.time[own] - start, self.sensor[own]] = self.value[own]
+            yield value, observed, [(at, slice(rows.start - start, rows.stop - start)) for at, rows in chunk]
 
 
 def _correlation(sums: Floats, counts: Floats) -> Floats:
@@ -119,28 +137,51 @@ def shapley(correlation: Floats, orders: Sequence[Positions]) -> Floats:
     return gain / len(orders)
 
 
-def _statistics(
-    value: Floats, observed: NDArray[np.bool_], correlation: Floats, block: Positions, rng: np.random.Generator
-) -> tuple[Floats, Floats]:
-    """(u, v) of products of what is left of u and of v given all others; and of pairs with one dealt anew."""
-    M = len(correlation)
-    filled = _fill(value, observed, correlation)
-    statistic = np.zeros((M, M))
+def _statistics(times: Times, correlation: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """(u, v) of products of what is left of u and of v given all others; and of pairs with one dealt anew.
+
+    With the inverse K of the correlations and g = K x, what is left of both is the solution of K[uv, uv] r = g[uv].
+    """
+    M, precision = len(correlation), np.linalg.inv(correlation)
     pairs = [(u, v) for u in range(M) for v in range(u)]
-    anew = {pairs[at] for at in rng.permutation(len(pairs))[:DEALT]}
-    chance = []
-    for u, v in pairs:
-        both = observed[:, u] & observed[:, v]
-        others = [w for w in range(M) if w not in (u, v)]
-        left = [filled[:, u], filled[:, v]]
-        if others:
-            solved = np.linalg.solve(correlation[np.ix_(others, others)], correlation[np.ix_(others, [u, v])])
-            left = [filled[:, w] - filled[:, others] @ solved[:, at] for at, w in enumerate((u, v))]
-        statistic[u, v] = statistic[v, u] = _product_statistic(left[0][both], left[1][both], block[both])
-        if (u, v) in anew and both.sum() >= MIN_SHARED:
-            shift = int(rng.integers(both.sum() // 10, both.sum() - both.sum() // 10))
-            chance.append(_product_statistic(np.roll(left[0][both], shift), left[1][both], block[both]))
-    return statistic, np.array(chance)
+    anew = [pairs[at] for at in np.sort(rng.permutation(len(pairs))[:DEALT])]
+    sums, counts = np.zeros((BLOCKS, M, M)), np.zeros((BLOCKS, M, M))
+    dealt, dealt_counts = np.zeros((BLOCKS, len(anew))), np.zeros((BLOCKS, len(anew)))
+    own = np.diag(precision)
+    crossed = own[:, None] * precision  # (u, v): K_uu K_uv
+    squared = (np.outer(own, own) - precision**2) ** 2
+    np.fill_diagonal(squared, 1.0)
+    for value, observed, blocks in times.chunks():
+        left = np.where(observed, _fill(value, observed, correlation) @ precision, 0.0)
+        for at, rows in blocks:
+            g, there = left[rows], observed[rows].astype(np.float64)
+            square = (g**2).T @ there  # (u, v): of g_u, where v is there too
+            products = (np.outer(own, own) + precision**2) * (g.T @ g) - crossed.T * square - crossed * square.T
+            sums[at], counts[at] = products / squared, there.T @ there
+        block = np.concatenate([np.full(rows.stop - rows.start, at) for at, rows in blocks])
+        for at, (u, v) in enumerate(anew):
+            both = observed[:, u] & observed[:, v]
+            number = int(both.sum())
+            if number < min(MIN_SHARED, len(block) // BLOCKS):
+                continue
+            g_u, g_v = left[both, u], left[both, v]
+            shift = int(rng.integers(number // 10, number - number // 10))
+            r_u, r_v = own[v] * g_u - precision[u, v] * g_v, own[u] * g_v - precision[u, v] * g_u
+            dealt[:, at] += np.bincount(block[both], np.roll(r_u, shift) * r_v, minlength=BLOCKS)
+            dealt_counts[:, at] += np.bincount(block[both], minlength=BLOCKS)
+    enough = dealt_counts.sum(0) >= MIN_SHARED
+    return _by_error(sums, counts), _by_error(dealt[:, enough], dealt_counts[:, enough])
+
+
+def _by_error(sums: Floats, counts: Floats) -> Floats:
+    """The absolute sum over blocks that have any times, by its standard error; 0 where there are too few times."""
+    present = counts > 0
+    number = np.maximum(present.sum(0), 2)
+    mean = sums.sum(0) / number
+    error = np.sqrt((np.where(present, sums - mean, 0.0) ** 2).sum(0) / (number - 1) * number)
+    known = (counts.sum(0) >= MIN_SHARED) & (present.sum(0) > 1) & (error > 0)
+    statistic: Floats = np.where(known, np.abs(sums.sum(0)) / np.where(known, error, 1.0), 0.0)
+    return statistic
 
 
 def _fill(value: Floats, observed: NDArray[np.bool_], correlation: Floats) -> Floats:
@@ -152,12 +193,3 @@ def _fill(value: Floats, observed: NDArray[np.bool_], correlation: Floats) -> Fl
     for _ in range(20):
         filled = np.where(observed, value, filled @ weights)
     return filled
-
-
-def _product_statistic(x: Floats, y: Floats, block: Positions) -> float:
-    if len(x) < MIN_SHARED:
-        return 0.0
-    sums = np.bincount(block, x * y, minlength=BLOCKS)
-    sums = sums[np.bincount(block, minlength=BLOCKS) > 0]
-    error = float(sums.std(ddof=1)) * np.sqrt(len(sums)) if len(sums) > 1 else 0.0
-    return abs(float(sums.sum())) / error if error > 0 else 0.0
