@@ -18,7 +18,7 @@ from raindrop.batch import batch
 from raindrop.cli.app import app
 from raindrop.estimators import classifier
 from raindrop.explain import information as explain
-from raindrop.models import base
+from raindrop.models import base, registry
 from raindrop.models.raindrop import config, messages, temporal
 from raindrop.models.raindrop import model as model
 from raindrop.table.cells import MISSING_MARKERS
@@ -152,7 +152,7 @@ def test_the_architecture_page_names_every_room_and_no_other():
 
 
 def test_the_paper_map_names_code_and_tests_that_exist():
-    places = (model, messages, temporal, config, base, batch, training, explain, classifier, raindrop)
+    places = (model, messages, temporal, config, base, registry, batch, training, explain, classifier, raindrop)
     tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
     rows = [line for line in MAP.splitlines() if line.startswith("| ") and not line.startswith(("| paper", "| ---"))]
     assert len(rows) > 20
