@@ -1,6 +1,7 @@
 """Draw the pictures of README and docs as SVG, with text that stays text.
 
-python benchmarks/pictures.py hidden-sensors docs/hidden_sensors.svg    # from the tables of docs/results.md
+python benchmarks/pictures.py hidden-sensors docs/hidden_sensors.svg    # from the tables of docs/results/version_0.1.md
+python benchmarks/pictures.py ranks docs/results/ranks_0.1.svg          # from the same page
 python benchmarks/pictures.py page docs/page.svg --demo demo            # from the folder of `make demo`
 python benchmarks/pictures.py stations docs/stations.svg --stations AQI36_FOLDER    # a graph on a map, one minute
 """
@@ -8,14 +9,15 @@ python benchmarks/pictures.py stations docs/stations.svg --stations AQI36_FOLDER
 from __future__ import annotations
 
 import argparse
-import io
 import re
 from pathlib import Path
 
-import matplotlib
 from matplotlib.figure import Figure
 
-RESULTS = Path(__file__).parents[1] / "docs" / "results.md"
+from raindrop.benchmark.figures import rank_diagram, to_svg
+from raindrop.benchmark.ranks import Block, Ranking, rank_rows
+
+RESULTS = Path(__file__).parents[1] / "docs" / "results" / "version_0.1.md"
 SECTION, HEADING = "Settings 2 and 3: P19, sepsis, sensors hidden", "random sensors hidden, AUROC"
 ROWS = {  # the row of the table: how it is drawn
     "Raindrop tuned": ("Raindrop", "#b4531a", 2.4),
@@ -30,13 +32,14 @@ Row = list[tuple[float, float]]
 def main() -> None:
     """Draw the picture that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("picture", choices=["hidden-sensors", "page", "stations"])
+    parser.add_argument("picture", choices=["hidden-sensors", "ranks", "page", "stations"])
     parser.add_argument("out", type=Path)
     parser.add_argument("--demo", type=Path, default=Path("demo"))
     parser.add_argument("--stations", type=Path, default=Path("aqi36"))
     options = parser.parse_args()
     draw = {
         "hidden-sensors": draw_hidden_sensors,
+        "ranks": lambda: to_svg(rank_diagram(rank_means()), "ranks"),
         "page": lambda: draw_page(options.demo),
         "stations": lambda: draw_stations(options.stations),
     }[options.picture]
@@ -44,7 +47,7 @@ def main() -> None:
 
 
 def read_table(section: str, heading: str) -> dict[str, Row]:
-    """The rows of a table of docs/results.md: mean and standard deviation of each column after the number of splits."""
+    """The rows of a table of the page: mean and standard deviation of each column after the number of splits."""
     text = RESULTS.read_text().split(f"## {section}\n")[1].split(f"#### {heading}\n")[1]
     rows = {}
     for line in text.strip().split("\n\n")[0].splitlines()[2:]:
@@ -73,6 +76,21 @@ def draw_hidden_sensors() -> str:
     axes.set_title("Sepsis (P19, 34 sensors, 4.2 % positive): AUROC in %, sensors failing after training", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
     return to_svg(figure, "hidden sensors")
+
+
+def rank_means() -> Ranking:
+    """Ranks by AUROC of the twelve rows that version 0.1 has on splits 1 and 2 of three tables.
+
+    Only means over the two splits are left, so each table is one observation, without a correction for its splits.
+    """
+    text = RESULTS.read_text().split("- **Baselines**")[1].split("\n\n")[1]
+    (_, *titles), _, *rows = ([cell.strip() for cell in line.strip()[1:-1].split("|")] for line in text.splitlines())
+    return rank_rows(
+        [
+            Block(f"{title} (AUROC)", {name: {0: float(cells[at].split(" / ")[0])} for name, *cells in rows}, {0: 0.0})
+            for at, title in enumerate(titles)
+        ]
+    )
 
 
 def draw_page(demo: Path) -> str:
@@ -149,14 +167,6 @@ def _nested(svg: str, x: float, y: float, width: float) -> str:
     height = width * float(own[2]) / float(own[1])
     opening = f'<svg x="{x}" y="{y}" width="{width}" height="{height:.1f}" viewBox="0 0 {own[1]} {own[2]}">'
     return opening + svg[svg.index(">", svg.index("<svg ")) + 1 :].strip()
-
-
-def to_svg(figure: Figure, name: str) -> str:
-    """A figure as SVG that is the same each time it is drawn."""
-    file = io.StringIO()
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
-        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
-    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
 
 
 if __name__ == "__main__":

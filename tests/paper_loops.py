@@ -243,7 +243,11 @@ def pool_sensor(model: Raindrop, h: dict[int, Floats], p: list[Floats]) -> tuple
 def read_out(model: Raindrop, z: Floats) -> Floats:
     """Concatenation, average, or squeeze-and-excitation (one gate per sensor, from all sensors' averages)."""
     if model.config.readout == "concat":
-        return np.concatenate(list(z))
+        joined = np.concatenate(list(z))
+        if not model.config.sample_dim:
+            return joined
+        dense = model.readout.dense[0]
+        return sigma(numpy(dense.weight) @ joined + numpy(dense.bias))
     if model.config.readout == "squeeze":
         first, second = model.readout.gate[0], model.readout.gate[2]
         squeezed = sigma(numpy(first.weight) @ z.mean(1) + numpy(first.bias))

@@ -19,7 +19,7 @@ from raindrop.batch import batch
 from raindrop.cli.app import app
 from raindrop.estimators import classifier
 from raindrop.explain import information as explain
-from raindrop.models import base
+from raindrop.models import base, registry
 from raindrop.models.raindrop import config, messages, temporal
 from raindrop.models.raindrop import model as model
 from raindrop.table.cells import MISSING_MARKERS
@@ -31,6 +31,7 @@ README = (ROOT / "README.md").read_text()
 DATA_FORMAT = (ROOT / "docs" / "data_format.md").read_text()
 IMPUTATION = (ROOT / "docs" / "imputation.md").read_text()
 MAP = (ROOT / "docs" / "paper_map.md").read_text()
+RESULTS = ROOT / "docs" / "results.md"
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
@@ -121,10 +122,30 @@ def test_no_paragraph_of_the_readme_is_wider_than_a_screen():
         assert len(line) <= 126 or line.startswith(("|", "!")), line
 
 
-def test_the_picture_of_hidden_sensors_has_the_figures_of_the_results_page():
+@pytest.fixture(scope="module")
+def pictures():
+    """The script that draws the pictures."""
     spec = importlib.util.spec_from_file_location("pictures", ROOT / "benchmarks" / "pictures.py")
     pictures = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(pictures)
+    return pictures
+
+
+def test_the_picture_of_ranks_has_the_ranks_of_the_results_page(pictures):
+    page, drawn = RESULTS.read_text(), (ROOT / "docs" / "results" / "ranks_0.1.svg").read_text()
+    ranks = pictures.rank_means().ranks
+    assert len(ranks) == 12
+    for name, rank in ranks:
+        assert {f">{name}  {rank:.1f}<", f">{rank:.1f}  {name}<"} & set(re.findall(r">[^<>]+<", drawn)), name
+    named = re.search(r"mean ranks by AUROC: ([^\]]+)", page)[1].casefold()
+    assert all(f"{name.casefold()} {rank:.1f}" in named for name, rank in (*ranks[:5], ranks[-1]))
+
+
+def test_the_page_of_results_is_one_that_a_person_reads():
+    assert len(RESULTS.read_text().splitlines()) <= 200
+
+
+def test_the_picture_of_hidden_sensors_has_the_figures_of_the_results_page(pictures):
     rows = pictures.read_table(pictures.SECTION, pictures.HEADING)
     shown = (ROOT / "docs" / "hidden_sensors.svg").read_text()
     for name, (label, _, _) in pictures.ROWS.items():
@@ -153,7 +174,7 @@ def test_the_architecture_page_names_every_room_and_no_other():
 
 
 def test_the_paper_map_names_code_and_tests_that_exist():
-    places = (model, messages, temporal, config, base, batch, training, explain, classifier, raindrop)
+    places = (model, messages, temporal, config, base, registry, batch, training, explain, classifier, raindrop)
     tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
     rows = [line for line in MAP.splitlines() if line.startswith("| ") and not line.startswith(("| paper", "| ---"))]
     assert len(rows) > 20

@@ -1,6 +1,7 @@
 """Results tables: a TOML file declares one, jobs fill it, a store keeps their metrics, and it is rendered as text.
 
-Read in this order: spec, parsing, data, jobs, workers and store, comparison and aggregate, render and figures.
+Read in this order: spec, parsing, data, jobs, workers and store, text_store, comparison and aggregate, render,
+ranks, figures and pages.
 Those who add a table write only a file in tables/; docs/reproducing.md has the schema.
 """
 

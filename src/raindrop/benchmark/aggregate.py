@@ -13,6 +13,7 @@ from raindrop.benchmark.comparison import ByColumn, best_row, mean, paired_compa
 from raindrop.benchmark.jobs import DataSummary, Job
 from raindrop.benchmark.spec import Experiment
 from raindrop.benchmark.store import Store
+from raindrop.benchmark.text_store import JobRecord, records_of
 
 SCHEMA: dict[str, Any] = {
     "scenario": pl.String,
@@ -48,11 +49,18 @@ class Summary:
     """One row per (scenario, setting, row, metric), with the columns of SCHEMA."""
     verdicts: tuple[str, ...]
     """Sentences on whether the trees win, one per block and metric."""
+    versions: tuple[str, ...] = ()
+    """Of raindrop, with the rows they ran where there are several."""
 
 
 def summarise_jobs(experiment: Experiment, data: DataSummary, jobs: Sequence[Job], store: Store) -> Summary:
     """The test-set results of an experiment that are in the store; unfinished jobs are left out."""
-    values, ratios = metrics_by_split(experiment, jobs, store), size_ratios(jobs)
+    return summarise(experiment, data, records_of(experiment, data, jobs, store))
+
+
+def summarise(experiment: Experiment, data: DataSummary, jobs: Sequence[JobRecord]) -> Summary:
+    """The test-set results of finished jobs."""
+    values, ratios = metrics_by_split(experiment, jobs), size_ratios(experiment, jobs)
     records: list[dict[str, Any]] = []
     for scenario, setting in experiment.columns():
         for metric in experiment.metrics:
@@ -92,38 +100,47 @@ def summarise_jobs(experiment: Experiment, data: DataSummary, jobs: Sequence[Job
                         "p_value": compared.p_value if compared else None,
                     }
                 )
-    return Summary(experiment, data, pl.DataFrame(records, schema=SCHEMA), tuple(verdicts(experiment, values, ratios)))
+    results = pl.DataFrame(records, schema=SCHEMA)
+    return Summary(experiment, data, results, tuple(verdicts(experiment, values, ratios)), _versions(experiment, jobs))
 
 
-def metrics_by_split(experiment: Experiment, jobs: Sequence[Job], store: Store) -> ByColumn:
+def _versions(experiment: Experiment, jobs: Sequence[JobRecord]) -> tuple[str, ...]:
+    """'0.2.0', or '0.2.0 (Trees, GRU-D)' and the others where rows were run with several versions."""
+    rows: dict[str, list[str]] = {}
+    for row in experiment.rows:
+        for version in sorted({job.version for job in jobs if job.row == row.name and job.version}):
+            rows.setdefault(version, []).append(row.name)
+    if len(rows) < 2:
+        return tuple(rows)
+    return tuple(f"{version} ({', '.join(names)})" for version, names in sorted(rows.items()))
+
+
+def metrics_by_split(experiment: Experiment, jobs: Sequence[JobRecord]) -> ByColumn:
     """(row, scenario, setting, metric) -> split number -> metric on the test set, averaged over seeds."""
     settings = {(s.hidden, s.share, s.replace_with): s.name for s in experiment.settings}
     by_seed: dict[tuple[str, str, str, str], dict[int, list[float]]] = {}
     for job in jobs:
-        stored = store.read_metrics(job.key)
-        if stored is None:
-            continue
-        for record in stored.filter(pl.col("subset") == "test").iter_rows(named=True):
-            setting = settings.get((record["hidden"], record["share"], record["replace_with"]))
+        for result in job.results:
+            setting = settings.get((result.hidden, result.share, result.replace_with))
             for metric in experiment.metrics if setting is not None else ():
-                value = record.get(metric)  # None: added after the job was run; NaN: such as of a class without samples
-                if value is not None and not np.isnan(value):
-                    column = by_seed.setdefault((job.row.name, job.splits.name, str(setting), metric), {})
-                    column.setdefault(job.split_number, []).append(value)
+                value = result.test.get(metric)  # None: added after the job was run, or not a number
+                if value is not None:
+                    column = by_seed.setdefault((job.row, job.scenario, str(setting), metric), {})
+                    column.setdefault(job.split, []).append(value)
     return {
         column: {number: float(np.mean(values)) for number, values in by_split.items()}
         for column, by_split in by_seed.items()
     }
 
 
-def size_ratios(jobs: Sequence[Job]) -> dict[str, dict[int, float]]:
+def size_ratios(experiment: Experiment, jobs: Sequence[JobRecord]) -> dict[str, dict[int, float]]:
     """scenario -> split number -> n_test / n_train, for the corrected t-test.
 
     Empty for a scenario with `train_where`: its splits share one training set, which the correction does not cover.
     """
-    ratios: dict[str, dict[int, float]] = {}
+    corrected = {splits.name: splits.train_where is None for splits in experiment.splits}
+    ratios: dict[str, dict[int, float]] = {name: {} for name in corrected}
     for job in jobs:
-        of_scenario = ratios.setdefault(job.splits.name, {})
-        if job.splits.train_where is None:
-            of_scenario[job.split_number] = job.num_test / job.num_train
+        if corrected.get(job.scenario):
+            ratios[job.scenario][job.split] = job.test / job.train
     return ratios

@@ -1,13 +1,15 @@
-"""Figures of a results table: bars for each setting, curves over the hidden share. Needs the extra `plot`."""
+"""Figures of results: bars for each setting, curves over the hidden share, mean ranks. Needs the extra `plot`."""
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from raindrop.benchmark.aggregate import Summary
+from raindrop.benchmark.ranks import Ranking
 from raindrop.benchmark.spec import column_name
 from raindrop.errors import DataError, MissingExtraError
 from raindrop.files import atomic_file
@@ -85,6 +87,53 @@ def curves(summary: Summary) -> Figure:
     figure.suptitle(_literal([f"{experiment.title} (label '{summary.data.label}'; dashed: published)"])[0], fontsize=9)
     _legend(figure, panels)
     return figure
+
+
+def rank_diagram(ranking: Ranking) -> Figure:
+    """Rows at their mean ranks, the best on the left; bars join rows that are closer than the critical difference."""
+    ranks, groups = ranking.ranks, ranking.groups()
+    k, half = len(ranks), (len(ranks) + 1) // 2
+    lowest = 0.55 + 0.62 * len(groups)
+    depth = lowest + 0.6 + half
+    figure = _figure((8.0, 0.26 * (depth + 3.2) + 0.3))
+    axes = figure.add_subplot()
+    axes.set(xlim=(1 - 0.42 * k, k + 0.42 * k), ylim=(-depth, 3.2))
+    axes.axis("off")
+    axes.plot([1, k], [0, 0], color="black", linewidth=1)
+    for tick in range(1, k + 1):
+        axes.plot([tick, tick], [0, 0.35], color="black", linewidth=1)
+        axes.text(tick, 0.5, str(tick), ha="center", va="bottom", fontsize=8)
+    for number, (first, last) in enumerate(groups):
+        y = -0.55 - 0.62 * number
+        ends = [ranks[first][1] - 0.04 * k / 10, ranks[last][1] + 0.04 * k / 10]
+        axes.plot(ends, [y, y], color=OURS, linewidth=3, solid_capstyle="butt")
+    for at, (name, rank) in enumerate(ranks):
+        left = at < half
+        y = -lowest - 0.6 - (at if left else k - 1 - at)
+        edge = 1 - 0.03 * k if left else k + 0.03 * k
+        axes.plot([rank, rank, edge], [0, y, y], color="black", linewidth=0.7)
+        text = _literal([f"{name}  {rank:.1f}" if left else f"{rank:.1f}  {name}"])[0]
+        axes.text(
+            edge + (-0.01 * k if left else 0.01 * k), y, text, ha="right" if left else "left", va="center", fontsize=9
+        )
+    shown = min(ranking.critical_difference, float(k - 1))
+    axes.plot([1, 1 + shown], [2.0, 2.0], color=OURS, linewidth=2)
+    more = "" if shown == ranking.critical_difference else ", more than the axis is long"
+    label = f"critical difference {ranking.critical_difference:.1f}{more}"
+    axes.text(1, 2.25, label, va="bottom", fontsize=8, color=OURS)
+    tables = "; ".join(title + (f", {splits} splits" if splits > 1 else "") for title, splits in ranking.blocks)
+    axes.set_title(_literal([f"Mean ranks: {tables}"])[0], fontsize=8, wrap=True)
+    return figure
+
+
+def to_svg(figure: Figure, name: str) -> str:
+    """A figure as SVG that is the same each time it is drawn, with text as text."""
+    import matplotlib
+
+    file = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
 
 
 def write_figures(summary: Summary, folder: Path) -> list[Path]:

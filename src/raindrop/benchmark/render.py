@@ -52,6 +52,7 @@ def caption(summary: Summary) -> str:
             "Test sets, shares in percent: mean ± standard deviation (n - 1) over the splits; 'splits' is their number"
             f"{fewer}.",
             *published,
+            *([f"Version {'; '.join(summary.versions)}."] if summary.versions else []),
         ]
     )
 
@@ -88,7 +89,7 @@ def markdown(summary: Summary) -> str:
     lines, blocks = [f"## {summary.experiment.title}", "", caption(summary), ""], grids(summary, bold="**{}**".format)
     for heading, names, rows in blocks:
         lines += [f"### {heading}", ""] if heading else []
-        lines += [_markdown_line(names), _markdown_line(["---"] * len(names)), *map(_markdown_line, rows), ""]
+        lines += [markdown_line(names), markdown_line(["---"] * len(names)), *map(markdown_line, rows), ""]
     if any(BEHIND in names for _, names, _ in blocks):
         lines += [comparison_note(summary), ""]
     lines += [f"- {sentence}" for sentence in summary.verdicts]
@@ -209,7 +210,8 @@ def _behind(record: dict[str, Any]) -> str:
     return f"{behind} ({p_value:.3f})" if p_value >= 0.001 else f"{behind} (< 0.001)"
 
 
-def _markdown_line(cells: Sequence[str]) -> str:
+def markdown_line(cells: Sequence[str]) -> str:
+    """A row of a Markdown table."""
     escaped = [cell.replace("|", "\\|").replace("\n", " ") for cell in cells]
     return f"| {' | '.join(escaped)} |"
 

@@ -30,8 +30,9 @@ Flag = Annotated[bool, Parameter(negative=())]
 
 def benchmark(
     *tables: str,
-    data: Path,
+    data: Path | None = None,
     out: Path = Path("results"),
+    text: Path | None = None,
     rows: Words = (),
     splits: Numbers = (),
     workers: int = 1,
@@ -42,12 +43,14 @@ def benchmark(
     """Train models on every split, evaluate them under every setting, and print the table with published metrics.
 
     Finished jobs are kept in OUT and never run again; interrupted ones are resumed. Several such commands may share
-    OUT.
+    OUT. Without --data nothing is run: the tables are made from the results as text in TEXT.
 
     Args:
         tables: names such as table1, or paths of your own .toml files.
         data: folder with one folder per data set (p12, p19, ...), or the folder of the only table that is needed.
         out: folder for the results; an existing one is continued.
+        text: folder for the results as text, which can be committed: TABLE.jsonl with a line for each job. Results of
+            other jobs in it stay. Without --data, OUT gets a page TABLE.md for each table in it, or for TABLES.
         rows: only these rows, by their name or their model's.
         splits: only the splits with these numbers.
         workers: number of processes, each on one core.
@@ -62,6 +65,14 @@ def benchmark(
     from raindrop.benchmark.workers import progress
     from raindrop.files import HAS_LOCKS
 
+    if data is None:
+        if text is None:
+            raise ConfigError("Give --data, the folder with the data, or --text, a folder with results as text.")
+        _refuse_options(
+            rows=rows, splits=splits, workers=workers > 1, engine=engine != "local", status=status, pictures=pictures
+        )
+        _write_pages(tables, text, out)
+        return
     if not tables:
         raise ConfigError(f"Which table? There are: {', '.join(shipped_tables())}.")
     if workers < 1 or (workers > 1 and not HAS_LOCKS):
@@ -92,9 +103,24 @@ def benchmark(
             if message is not None:
                 console.print(escape(f"failed: {message}"))
     for experiment, _, table_jobs, data_summary in planned:
-        _print_table(experiment, data_summary, table_jobs, store, pictures)
+        _print_table(experiment, data_summary, table_jobs, store, pictures, text)
     if failures:
         raise RaindropError("\n".join([f"{len(failures)} of {len(all_jobs)} jobs could not be finished:", *failures]))
+
+
+def _refuse_options(**given: object) -> None:
+    """Raise for options that choose what is run or drawn, where nothing is."""
+    for name, value in given.items():
+        if value:
+            raise ConfigError(f"--{name} has no effect without --data; leave it out.")
+
+
+def _write_pages(tables: Sequence[str], text: Path, out: Path) -> None:
+    """Pages from results as text alone."""
+    from raindrop.benchmark.pages import write_pages
+
+    paths = write_pages(text, out, tables)
+    console.print(f"wrote {escape(', '.join(map(str, paths)))}")
 
 
 def _require_rows(experiments: Sequence[Experiment], rows: Sequence[str]) -> None:
@@ -180,13 +206,22 @@ def _print_running(jobs: Sequence[Job], store: Store) -> None:
 
 
 def _print_table(
-    experiment: Experiment, data_summary: DataSummary, jobs: Sequence[Job], store: Store, pictures: bool
+    experiment: Experiment,
+    data_summary: DataSummary,
+    jobs: Sequence[Job],
+    store: Store,
+    pictures: bool,
+    text: Path | None,
 ) -> None:
-    from raindrop.benchmark.aggregate import summarise_jobs
+    from raindrop.benchmark.aggregate import summarise
     from raindrop.benchmark.render import markdown, write_tables
+    from raindrop.benchmark.text_store import records_of, write_records
 
-    summary = summarise_jobs(experiment, data_summary, jobs, store)
+    records = records_of(experiment, data_summary, jobs, store)
+    summary = summarise(experiment, data_summary, records)
     paths = write_tables(summary, store.folder)
+    if text is not None:
+        paths.append(write_records(text, experiment, data_summary, records))
     if pictures:
         from raindrop.benchmark.figures import write_figures
 

@@ -64,8 +64,8 @@ def train(
         out: folder for the run: checkpoint, log and the model.
         task: what is predicted, such as one of several classes (classification), several yes/no labels (multilabel) or
             quantities (regression); an unknown name lists all tasks.
-        model: raindrop, transformer, trans_mean, grud, mtand, trees, blend, seft, ipnet, dgm2, mtgnn or odernn;
-            `raindrop models` says when to use which.
+        model: raindrop, transformer, trans_mean, grud, mtand, trees, blend, seft, ipnet, dgm2, mtgnn, odernn or
+            evonet; `raindrop models` says when to use which.
         preset: tuned (to predict well), paper (to compare with published results) or, of raindrop, graph (to look at
             the sensor graph).
         label: column of the samples table to predict; several for multilabel and regression.

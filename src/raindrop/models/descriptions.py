@@ -41,6 +41,7 @@ MODEL_DESCRIPTIONS: dict[str, Description] = {
     "dgm2": Description("a recurrent network over latent clusters that a sample moves between", _COMPARE),
     "mtgnn": Description("graph and temporal convolutions, with one graph for all samples", _COMPARE),
     "odernn": Description("a recurrent network whose state follows a differential equation between readings", _COMPARE),
+    "evonet": Description("a recurrent network over a graph of states and the transitions between them", _COMPARE),
 }
 """The models of classes, labels and quantities."""
 

@@ -8,6 +8,7 @@ from typing import Any
 from raindrop.models.base import Model
 from raindrop.models.baselines.brits import BRITS, BRITSConfig
 from raindrop.models.baselines.dgm2 import DGM2, DGM2Config
+from raindrop.models.baselines.evonet import EvoNet, EvoNetConfig
 from raindrop.models.baselines.grin import GRIN, GRINConfig
 from raindrop.models.baselines.grud import GRUD, GRUDConfig
 from raindrop.models.baselines.grud_queries import GRUDQueries, GRUDQueryConfig
@@ -139,6 +140,21 @@ MTGNN_TUNED: dict[str, dict[str, Any]] = {
     "model": {"width": 4, "layers": 2, "dropout": 0.0},
     "train": TUNED | {"batch_size": 32, "learning_rate": 2e-3},
 }
+# The learning rate of the authors' published code.
+EVONET_PAPER: dict[str, dict[str, Any]] = {"train": {"learning_rate": 1e-3}}
+EVONET_TUNED: dict[str, dict[str, Any]] = {
+    "model": {
+        "segments": 24,
+        "states": 20,
+        "node_dim": 32,
+        "graph_dim": 64,
+        "missing": "ignore",
+        "indicator": True,
+        "head_hidden": 128,
+        "dropout": 0.3,
+    },
+    "train": TUNED_SMALL_BATCHES,
+}
 TREES_TUNED: dict[str, Any] = {
     "rounds": 2000,
     "patience": 100,
@@ -190,6 +206,7 @@ MODELS: dict[str, Entry] = {
     "dgm2": Entry(DGM2, DGM2Config, {"paper": {}, "tuned": {"train": TUNED_SMALL_BATCHES}}),
     "mtgnn": Entry(MTGNN, MTGNNConfig, {"paper": {}, "tuned": MTGNN_TUNED}),
     "odernn": Entry(ODERNN, ODERNNConfig, {"paper": {}, "tuned": {"train": TUNED_SMALL_BATCHES}}),
+    "evonet": Entry(EvoNet, EvoNetConfig, {"paper": EVONET_PAPER, "tuned": EVONET_TUNED}),
 }
 
 # Chosen on validation windows of AQI-36 and validation patients of P12; docs/log.md has the measurements.

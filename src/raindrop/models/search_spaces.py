@@ -147,5 +147,14 @@ SEARCH_SPACES: dict[str, Space] = {
         "model.width": OneOf(25, 50, 100),
         "model.dropout": Between(0.0, 0.5),
     },
+    "evonet": {
+        **TRAINING,
+        "model.segments": OneOf(12, 15, 24, 48),
+        "model.states": OneOf(10, 20, 30, 60),
+        "model.node_dim": OneOf(16, 32, 64, 96),
+        "model.graph_dim": OneOf(32, 64, 128, 256),
+        "model.missing": OneOf("mean", "ignore"),
+        "model.dropout": Between(0.0, 0.5),
+    },
 }
 """By the name of the model in `MODELS`."""

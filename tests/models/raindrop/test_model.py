@@ -84,6 +84,7 @@ VARIANTS = {
     "lstm": {"temporal": "lstm"},
     "mean over sensors": {"readout": "mean"},
     "squeeze": {"readout": "squeeze"},
+    "shorter sample embedding": {"sample_dim": 6},
     "relu": {"head.activation": "relu"},
     "minutes": {"time.scale": 60.0, "time.base": 100.0},
     "isolated": {"ablation.messages": False},

@@ -31,6 +31,7 @@ FITTING = [
 ]
 NOT_FITTING = [
     {"readout": "mean"},
+    {"sample_dim": 8},
     {"slots.dim": 0, "slots.rank": 0},
     {"temporal": "mean"},
     {"graph.initial_edges": ((SENSORS[0], SENSORS[1], 0.5),)},

@@ -82,9 +82,9 @@ def test_the_lstm_steps_through_all_times_with_zeros_where_a_sensor_has_none(bui
 # ------------------------------------------------------------------ Sec. 3.4
 
 
-@pytest.mark.parametrize("readout", ["concat", "mean", "squeeze"])
-def test_readouts(build, readout):
-    model = build(readout=readout)
+@pytest.mark.parametrize("settings", [{}, {"sample_dim": 7}, {"readout": "mean"}, {"readout": "squeeze"}], ids=str)
+def test_readouts(build, settings):
+    model = build(**settings)
     z = torch.randn(3, 5, 20).double()
     for b, sample in enumerate(model.readout(z)):
         assert_close(sample, paper.read_out(model, z[b].numpy()), 1e-12)

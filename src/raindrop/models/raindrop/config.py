@@ -172,6 +172,9 @@ class RaindropConfig(Ranged):
     """Size of a sensor embedding, columns of W."""
     readout: Literal["concat", "mean", "squeeze"] = "concat"
     """How sensor embeddings become the sample embedding: concatenation, mean, squeeze-and-excitation."""
+    sample_dim: OptionalSize = 0
+    """Size of a fully-connected layer after the concatenation, which shortens the sample embedding (Appendix, sample
+    embedding); 0 has none, as in the main text."""
     static_dim: Size | None = None
     """d_a, size of the projected statics; by default the number of sensors."""
     hidden: Size = 128
@@ -200,6 +203,8 @@ class RaindropConfig(Ranged):
         super().__post_init__()
         if self.graph.initial_edges is not None and not self.ablation.edge_weights:
             raise ValueError("graph.initial_edges has no effect with ablation.edge_weights = false; drop one of them.")
+        if self.sample_dim and self.readout != "concat":
+            raise ValueError(f'sample_dim needs readout = "concat", not "{self.readout}"; set it to 0.')
         if self.graph.senders == "nearby":
             self._require_for_nearby_senders()
         if self.graph.reconstruction and not self.ablation.messages:

@@ -47,7 +47,7 @@ class Raindrop(Model):
         self.pool = make_pool(config)
         self.slots = Slots(config.slots, spec, messages=ablation.messages) if config.slots.dim else None
         sensor_dim = self.pool.dim + config.slots.dim + (AGREEMENT_DIM if nearby else 0)
-        self.readout = Readout(config.readout, spec.num_sensors, sensor_dim)
+        self.readout = Readout(config.readout, spec.num_sensors, sensor_dim, config.sample_dim)
         self.head = Head(
             self.readout.dim + (self.slots.context_dim if self.slots else 0),
             spec,

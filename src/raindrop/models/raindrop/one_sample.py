@@ -47,6 +47,7 @@ def fits(config: RaindropConfig, batch: Batch) -> bool:
         and config.temporal == "attention"
         and config.temporal_attention.s == "time"
         and config.readout == "concat"
+        and not config.sample_dim
         and config.slots.dim > 0
         and (config.long_series.mode == "whole" or batch.num_steps <= config.long_series.max_times)
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -197,12 +198,17 @@ def weighted_sum(batch: Batch, h: Tensor, p: Tensor, weight: Tensor) -> Tensor:
 
 
 class Readout(nn.Module):
-    """All sensor embeddings (b, v, z) into one sample embedding: concatenation, mean, or squeeze-and-excitation."""
+    """All sensor embeddings (b, v, z) into one sample embedding: concatenation, mean, or squeeze-and-excitation.
 
-    def __init__(self, kind: str, num_sensors: int, sensor_dim: int):
+    With `sample_dim`, a fully-connected layer shortens the concatenation to that size (Appendix, sample embedding).
+    """
+
+    def __init__(self, kind: str, num_sensors: int, sensor_dim: int, sample_dim: int = 0):
         super().__init__()
         self.kind = kind
-        self.dim = sensor_dim * (num_sensors if kind == "concat" else 1)
+        width = sensor_dim * (num_sensors if kind == "concat" else 1)
+        self.dim = sample_dim or width
+        self.dense = nn.Sequential(nn.Linear(width, sample_dim), nn.Sigmoid()) if sample_dim else None
         if kind == "squeeze":
             squeezed = max(1, num_sensors // 4)
             self.gate = nn.Sequential(
@@ -211,7 +217,8 @@ class Readout(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         if self.kind == "concat":
-            return z.flatten(1)
+            joined = z.flatten(1)
+            return joined if self.dense is None else cast(Tensor, self.dense(joined))
         if self.kind == "squeeze":
             z = z * self.gate(z.mean(-1))[..., None]
         return z.mean(1)
