@@ -3,6 +3,7 @@
     python benchmarks/graph_recovery.py lorenz 0.3 --data ../shared/data/known_graphs --seeds 0 1 2 3 4
     python benchmarks/graph_recovery.py netsim 0.1 --data ../shared/data/known_graphs --seeds 0
     python benchmarks/graph_recovery.py delayed --seeds 0 1 2 3 4 5 6 7 8 9
+    python benchmarks/graph_recovery.py stations --data AQI36_FOLDER --without-baselines      # three nearest stations
     python benchmarks/graph_recovery.py alarms --seeds $(seq 0 99)
     python benchmarks/graph_recovery.py sample-alarms --seeds $(seq 0 99)
 
@@ -23,6 +24,7 @@ import numpy as np
 import polars as pl
 from sklearn.covariance import graphical_lasso
 from sklearn.ensemble import HistGradientBoostingRegressor
+from stations import Stations
 
 from raindrop import EventTable, sensor_graph
 from raindrop.datasets.asynchronous import delayed_sensors
@@ -75,6 +77,10 @@ def cases(options: argparse.Namespace) -> Iterator[Case]:
             for subject in range(25):
                 series, truth = known(options.data / f"netsim_sim3_subject_{subject}.npz")
                 yield f"{subject}/{seed}", regular(series, options.missing, 100 * seed + subject), truth
+        elif options.task == "stations":
+            stations = Stations.read(options.data)
+            distance = np.where(np.eye(len(stations.names)) > 0, np.inf, stations.distance)
+            yield "AQI-36", stations.whole_table(), distance <= np.sort(distance, axis=0)[2]
         elif options.task == "delayed":
             planted = delayed_sensors(seed=seed)
             yield str(seed), planted.table, planted.adjacency()
@@ -172,7 +178,7 @@ ALARMS = {"alarms": independent, "sample-alarms": independent_samples}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("task", choices=["lorenz", "irregular", "netsim", "delayed", *ALARMS])
+    parser.add_argument("task", choices=["lorenz", "irregular", "netsim", "delayed", "stations", *ALARMS])
     parser.add_argument("missing", type=float, nargs="?", default=0.3)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
