@@ -12,6 +12,7 @@ from learnable import QUICK, easy_table
 from sklearn.base import clone
 from small_blocks import make_small
 
+from raindrop.batch.collate import MAX_CELLS
 from raindrop.errors import NotEnoughMemoryError, RaindropWarning
 from raindrop.estimators.classifier import Classifier
 from raindrop.models.raindrop.model import Raindrop
@@ -123,6 +124,18 @@ def test_a_sample_that_does_not_fit_in_memory_is_refused_with_numbers_and_a_way_
     with pytest.raises(NotEnoughMemoryError, match=f"Training on {sentence}"):
         fitted(data)
     assert trees.predict_proba(data).shape == (60, 2)
+
+
+def test_a_long_sample_of_few_sensors_is_refused_by_its_number_of_readings(
+    data: EventTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained, length = fitted(data), 200_000
+    at = np.arange(length)
+    long = EventTable.from_columns(["long"] * length, at, np.array(data.sensors)[at % 3], np.ones(length))
+    monkeypatch.setattr("raindrop.hardware.available_memory", lambda: 150 << 20)
+    assert len(data.sensors) * length < MAX_CELLS
+    with pytest.raises(NotEnoughMemoryError, match=r"with 200,000 readings of .* 3 sensors, would take about 0.2 GB"):
+        trained.predict_proba(long)
 
 
 def test_weights_that_do_not_fit_are_refused_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from raindrop.training import distributed
 from raindrop.training.progress import bar
 
 SCORING_BYTES, TRAINING_BYTES = 32, 96  # for each cell of one item that is larger than MAX_CELLS
+SCORING_READING, TRAINING_READING = 1000, 1700  # for each reading, however few sensors there are
 COPIES = 6  # of the weights in training: gradients, two moments, their average, the best ones, a copy to exchange
 MANY_SENSORS = 500  # from which on weights may be many
 SMALL = 100 << 20  # bytes that are not worth a look at the memory
@@ -51,9 +52,8 @@ def require_room(model: Model, data: BatchSource, *, gradients: bool) -> None:
     Batches are cut so that they stay below MAX_CELLS; what is left are items that are larger by themselves.
     """
     readings, cells = data.largest()
-    of_items = (
-        cells * (TRAINING_BYTES if gradients else SCORING_BYTES) if cells > MAX_CELLS and model.needs_cells else 0
-    )
+    by_cell, by_reading = (TRAINING_BYTES, TRAINING_READING) if gradients else (SCORING_BYTES, SCORING_READING)
+    of_items = max(cells * by_cell if cells > MAX_CELLS else 0, readings * by_reading) if model.needs_cells else 0
     of_weights = COPIES * sum(4 * parameter.numel() for parameter in model.parameters()) if gradients else 0
     if of_items + of_weights < SMALL:
         return
