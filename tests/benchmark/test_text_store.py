@@ -17,16 +17,21 @@ from raindrop.benchmark.text_store import read_records, records_of, write_record
 from raindrop.errors import DataError
 
 
-@pytest.fixture
-def summary(tmp_path):
-    return make_summary(tmp_path)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("finished")
 
 
-@pytest.fixture
-def finished(summary, tmp_path):
+@pytest.fixture(scope="module")
+def summary(folder):
+    return make_summary(folder)
+
+
+@pytest.fixture(scope="module")
+def finished(summary, folder):
     """The experiment, the summary of its data, and its records."""
-    experiment, jobs, data = planned(tmp_path / "tiny.toml")
-    return experiment, data, records_of(experiment, data, jobs, Store(tmp_path / "out"))
+    experiment, jobs, data = planned(folder / "tiny.toml")
+    return experiment, data, records_of(experiment, data, jobs, Store(folder / "out"))
 
 
 def test_a_table_from_text_is_the_table_from_the_store(summary, finished, tmp_path):
@@ -72,8 +77,8 @@ def test_a_new_result_replaces_the_old_one_of_its_row_and_split(finished, tmp_pa
     assert [job.key for job in read if job.place == newer.place] == ["another"]
 
 
-def test_a_metric_that_is_not_a_number_is_left_out_of_the_mean(summary, tmp_path):
-    experiment, jobs, data = planned(tmp_path / "tiny.toml")
+def test_a_metric_that_is_not_a_number_is_left_out_of_the_mean(summary, folder, tmp_path):
+    experiment, jobs, data = planned(folder / "tiny.toml")
     job = next(job for job in jobs if (job.row.name, job.split_number) == ("Net", 3))
     store = Store(tmp_path / "another")
     row = {"subset": "test", "hidden": "none", "share": 0.0, "replace_with": "nothing", "auroc": math.nan, "auprc": 0.5}

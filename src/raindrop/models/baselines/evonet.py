@@ -21,8 +21,8 @@ sensor's readings in the segment, and 0, the training mean, where there are none
   the next transition is from the segment before it. So nothing is padded;
 - the first segment has no predecessor and is its own: E_1(u, v) = P_1(u) P_1(v);
 - x_t is a vector of means, not the series within the segment, whose length would differ;
-- the event of each earlier segment, an input of the published model, does not exist here: a sample has one label;
-- the published model classifies [U, h, x], averaged over segments, by boosted trees. Here the attention weighs the
+- the event of each earlier segment, an input of the authors' code, does not exist here: a sample has one label;
+- the authors' code classifies [U, h, x], averaged over segments, by boosted trees. Here the attention weighs the
   segments, and a network is trained with the rest.
 
 Axes: b a sample, t a segment, p a segment with readings, m a sensor, v a state, h and g the sizes of h and U.
