@@ -11,8 +11,9 @@ from closeness import assert_close
 
 import raindrop as rd
 from raindrop.graphs import design, lagged
-from raindrop.graphs.lagged import Lagged, Receiver
+from raindrop.graphs.lagged import Lagged, compare_senders
 from raindrop.graphs.past import Past, Rows
+from raindrop.graphs.receiver import Receiver
 from raindrop.graphs.ridge import Regression
 from raindrop.graphs.same_time import same_time
 from raindrop.graphs.sums import Sums
@@ -88,14 +89,14 @@ def past() -> Past:
 
 @pytest.fixture(scope="module")
 def found(past) -> list[Lagged]:
-    return [Receiver(past, v, np.arange(40), 0).test(by_sample=True) for v in range(3)]
+    return [compare_senders(Receiver(past, v, np.arange(40), 0), by_sample=True) for v in range(3)]
 
 
 def test_chunks_of_rows_give_the_results_of_one(monkeypatch, past, found):
     monkeypatch.setattr(design, "CHUNK", 400)
     monkeypatch.setattr(lagged, "FEW_ROWS", 400)
     monkeypatch.setattr(lagged, "LAG_ROWS", 400)
-    parts = [Receiver(past, v, np.arange(40), 0).test(by_sample=True) for v in range(3)]
+    parts = [compare_senders(Receiver(past, v, np.arange(40), 0), by_sample=True) for v in range(3)]
     single = float(np.finfo(np.float32).eps)
     for one, other in zip(found, parts, strict=True):
         for name in ("gain", "error"):

@@ -5,16 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from raindrop.graphs.past import Floats, Positions, Rows
+from raindrop.graphs.receiver import Receiver
 from raindrop.graphs.ridge import Regression, Ridge
 from raindrop.graphs.sums import Bools, Sums
-
-if TYPE_CHECKING:
-    from raindrop.graphs.lagged import Receiver
 
 CHUNK = 20_000  # rows, about: whole blocks
 MAX_PRODUCTS = 12  # sensors whose products are columns

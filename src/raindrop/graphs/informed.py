@@ -15,9 +15,10 @@ from scipy import stats
 from raindrop.errors import ConfigError, DataError, check_seed
 from raindrop.graphs.export import write_frame
 from raindrop.graphs.graph import SHOWN, SensorGraph
-from raindrop.graphs.lagged import BLOCKS, MIN_ROWS, Lagged, Receiver
+from raindrop.graphs.lagged import Lagged, compare_senders
 from raindrop.graphs.past import Floats, Past
 from raindrop.graphs.permutation import table_groups
+from raindrop.graphs.receiver import BLOCKS, MIN_ROWS, Receiver
 from raindrop.graphs.same_time import SameTime, same_time
 from raindrop.hardware import limit_threads
 from raindrop.table.event_table import EventTable
@@ -114,7 +115,7 @@ def _sensor_graph(
     found: list[Lagged | None] = []
     for v in range(len(table.sensors)):
         receiver = Receiver(past, v, group, seed)
-        found.append(receiver.test() if receiver.testable else None)
+        found.append(compare_senders(receiver) if receiver.testable else None)
         if progress is not None:
             progress(v + 1, len(table.sensors))
     untested = tuple(name for name, each in zip(table.sensors, found, strict=True) if each is None)

@@ -10,9 +10,10 @@ from raindrop.errors import DataError
 from raindrop.graphs.class_differences import ClassGraphs, Effects, compare_classes
 from raindrop.graphs.graph import SensorGraph
 from raindrop.graphs.informed import checked_table, sensor_graph
-from raindrop.graphs.lagged import Receiver
+from raindrop.graphs.lagged import compare_senders
 from raindrop.graphs.past import Past
 from raindrop.graphs.permutation import table_groups
+from raindrop.graphs.receiver import Receiver
 from raindrop.hardware import limit_threads
 from raindrop.table.event_table import EventTable
 
@@ -53,7 +54,7 @@ def class_graphs(
         with limit_threads(None):
             receiver = Receiver(past, v, group, seed)
             if receiver.testable:
-                found = receiver.test(by_sample=True)
+                found = compare_senders(receiver, by_sample=True)
                 total[:, :, v] = found.gain_sums
                 count[:, v] = np.bincount(found.rows.sample, minlength=len(table))
         if progress is not None:

@@ -8,18 +8,15 @@ Errors are summed over about thirty blocks of rows: stretches of time, or groups
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 
 import numpy as np
 
 from raindrop.graphs.design import CHUNK, Design
-from raindrop.graphs.past import Floats, Past, Positions, Rows
+from raindrop.graphs.past import Floats, Rows
+from raindrop.graphs.receiver import Receiver
 from raindrop.graphs.ridge import Regression
 
-BLOCKS, FOLDS = 30, 5
-MIN_ROWS = 60  # with fewer readings, a sensor is not tested as a receiver
-MAX_ROWS = 60_000  # of more, so many are drawn
 FEW_ROWS = CHUNK  # of more, so many choose the senders
 LAG_ROWS = 8_000  # and so many the lags
 MAX_SENDERS = 24  # in one regression: those that inform most on their own
@@ -44,119 +41,80 @@ class Lagged:
     gain_sums: Floats  # (samples, u) the gain summed over the rows of each sample; no rows where not asked for
 
 
-class Receiver:
-    """The rows of one receiver."""
+def compare_senders(receiver: Receiver, *, by_sample: bool = False) -> Lagged:
+    """Every sender; `by_sample` also sums its gains over the rows of each sample."""
+    M, v, rng = receiver.past.num_sensors, receiver.sensor, np.random.default_rng([receiver.seed, receiver.sensor])
+    few = (
+        receiver
+        if len(receiver.rows) <= FEW_ROWS
+        else Receiver(receiver.past, v, receiver.group, receiver.seed, FEW_ROWS)
+    )
+    senders = _screened(few, [u for u in range(M) if u != v])
+    dealt = [senders[at] for at in sorted(rng.permutation(len(senders))[:DEALT].tolist())]
+    design = Design(receiver, senders, dealt, rng)
+    sums, every = design.own_sums, design.sums
+    penalty, full, solutions = sums.best(PENALTIES)
+    _, base, own_solutions = sums.best(PENALTIES, (design.sensors == v).all(1))
+    ridge = design.ridge(penalty)
+    without = np.stack([ridge.without(design.of(u)).solutions for u in senders])
+    losses = dict(zip(senders, sums.losses(without), strict=True))
+    gain, error, statistic, lag = (np.full(M, np.nan) for _ in range(4))
+    for u in senders:
+        gain[u], error[u], statistic[u] = _summary(losses[u] - full, base)
+    chance = every.losses(np.stack([every.system.solve(penalty, design.dealt_only(u)) for u in dealt]))
+    by_chance = [_summary(losses[u] - each, each)[2] for u, each in zip(dealt, chance, strict=True)]
+    strong = [u for u in senders if statistic[u] > MIN_STATISTIC]
+    if strong and few is not receiver:
+        few_design = Design(receiver.smaller(LAG_ROWS), senders, [], rng)
+        lag[strong] = few_design.best_lags(few_design.ridge(penalty), strong)
+    elif strong:
+        lag[strong] = design.best_lags(ridge, strong)
+    residual = _residual(receiver, design.predicted(sums, solutions if full.sum() < base.sum() else own_solutions))
+    explained = max(0.0, 1 - float(full.sum() / base.sum()))
+    gain_sums = np.zeros((len(receiver.past.first) if by_sample else 0, M))
+    if by_sample:
+        squares = (receiver.target - design.predicted(sums, solutions)) ** 2
+        for u, each in zip(senders, without, strict=True):
+            grows = (receiver.target - design.predicted(sums, each)) ** 2 - squares
+            of_samples = np.bincount(receiver.rows.sample, grows, minlength=len(gain_sums))
+            gain_sums[:, u] = of_samples * len(receiver.rows) / base.sum()
+    return Lagged(gain, error, statistic, np.array(by_chance), lag, explained, residual, receiver.rows, gain_sums)
 
-    def __init__(self, past: Past, sensor: int, group: Positions, seed: int, limit: int = MAX_ROWS):
-        """`group` (samples,): samples of a group stay in one block."""
-        self.past, self.sensor, self.group, self.seed = past, sensor, group, seed
-        rows, value = past.readings_of(sensor)
-        usable = np.flatnonzero(np.isfinite(past.age(sensor, rows)))
-        self.rows, self.value = Rows(rows.sample[usable], rows.time[usable]), value[usable]
-        if len(usable) > limit:
-            drawn = np.sort(np.argpartition(past.random_order(self.rows, seed), limit)[:limit])
-            self.rows, self.value = Rows(self.rows.sample[drawn], self.rows.time[drawn]), self.value[drawn]
-        if not self.testable:
-            return
-        order, block = _blocks(self.rows, group)
-        by_fold = np.argsort(block % FOLDS, kind="stable")  # so that a fold is a slice
-        order, self.block = order[by_fold], block[by_fold]
-        bounds = np.searchsorted(self.block % FOLDS, np.arange(FOLDS + 1))
-        self.folds = [slice(start, stop) for start, stop in itertools.pairwise(bounds.tolist()) if stop > start]
-        self.rows, self.value = Rows(self.rows.sample[order], self.rows.time[order]), self.value[order]
-        self.age = past.age(sensor, self.rows) / past.interval
-        own = past.values(sensor, self.rows)
-        self.now = own[:, 0]
-        change = self.value - self.now
-        slope = np.polyfit(np.log(self.age), np.log(change**2 + 1e-3), 1)[0] if np.ptp(self.age) > 0 else 0.0
-        weight = self.age**-slope  # a change over a long gap is less certain
-        self.weight = np.sqrt(weight / weight.mean())
-        log_age = np.log1p(self.age)[:, None]
-        self.own_past = np.concatenate([own, own**2, log_age, log_age * own[:, :2]], axis=1)
-        self.mean_change = float(np.average(change, weights=self.weight**2))
-        self.target = (change - self.mean_change) * self.weight
 
-    @property
-    def testable(self) -> bool:
-        return len(self.rows) >= MIN_ROWS and float(np.ptp(self.value)) > 0
+def _residual(receiver: Receiver, predicted: Floats) -> Floats:
+    """(n,) readings minus their prediction out of fold; the readings themselves where that is no better.
 
-    def scale(self, columns: Floats) -> Floats:
-        """Standardised and weighted."""
-        square = self.weight[:, None] ** 2
-        mean = (columns * square).mean(0)
-        spread = np.sqrt(((columns - mean) ** 2 * square).mean(0))
-        scaled: Floats = (columns - mean) / np.where(spread > 1e-9, spread, 1.0) * self.weight[:, None]
-        return scaled
+    Weighted: after a long gap a residual is larger, and says less about who moved with whom.
+    """
+    residual: Floats = receiver.target - predicted
+    value: Floats = (receiver.value - receiver.value.mean()) * receiver.weight
+    return residual if (residual**2).sum() < (value**2).sum() else value
 
-    # ---------------------------------------------------------------- the test
 
-    def test(self, *, by_sample: bool = False) -> Lagged:
-        """Every sender; `by_sample` also sums its gains over the rows of each sample."""
-        M, v, rng = self.past.num_sensors, self.sensor, np.random.default_rng([self.seed, self.sensor])
-        few = self if len(self.rows) <= FEW_ROWS else Receiver(self.past, v, self.group, self.seed, FEW_ROWS)
-        senders = few._screened([u for u in range(M) if u != v])
-        dealt = [senders[at] for at in sorted(rng.permutation(len(senders))[:DEALT].tolist())]
-        design = Design(self, senders, dealt, rng)
-        sums, every = design.own_sums, design.sums
-        penalty, full, solutions = sums.best(PENALTIES)
-        _, base, own_solutions = sums.best(PENALTIES, (design.sensors == v).all(1))
-        ridge = design.ridge(penalty)
-        without = np.stack([ridge.without(design.of(u)).solutions for u in senders])
-        losses = dict(zip(senders, sums.losses(without), strict=True))
-        gain, error, statistic, lag = (np.full(M, np.nan) for _ in range(4))
-        for u in senders:
-            gain[u], error[u], statistic[u] = _summary(losses[u] - full, base)
-        chance = every.losses(np.stack([every.system.solve(penalty, design.dealt_only(u)) for u in dealt]))
-        by_chance = [_summary(losses[u] - each, each)[2] for u, each in zip(dealt, chance, strict=True)]
-        strong = [u for u in senders if statistic[u] > MIN_STATISTIC]
-        if strong and few is not self:
-            few_design = Design(Receiver(self.past, v, self.group, self.seed, LAG_ROWS), senders, [], rng)
-            lag[strong] = few_design.best_lags(few_design.ridge(penalty), strong)
-        elif strong:
-            lag[strong] = design.best_lags(ridge, strong)
-        residual = self._residual(design.predicted(sums, solutions if full.sum() < base.sum() else own_solutions))
-        explained = max(0.0, 1 - float(full.sum() / base.sum()))
-        gain_sums = np.zeros((len(self.past.first) if by_sample else 0, M))
-        if by_sample:
-            squares = (self.target - design.predicted(sums, solutions)) ** 2
-            for u, each in zip(senders, without, strict=True):
-                grows = (self.target - design.predicted(sums, each)) ** 2 - squares
-                of_samples = np.bincount(self.rows.sample, grows, minlength=len(gain_sums))
-                gain_sums[:, u] = of_samples * len(self.rows) / base.sum()
-        return Lagged(gain, error, statistic, np.array(by_chance), lag, explained, residual, self.rows, gain_sums)
+def _screened(receiver: Receiver, senders: list[int]) -> list[int]:
+    """The senders that inform most on their own, strongest first."""
+    own_past = receiver.scale(receiver.own_past)
+    own = Regression.of(own_past, receiver.target, receiver.folds)
+    left = receiver.target - own.predicted(own.solve(0.01))
+    if len(senders) > MAX_SCREENED:
+        senders = _most_correlated(receiver, senders, left)
+    gains = []
+    for u in senders:
+        values = receiver.past.values(u, receiver.rows)
+        columns = np.concatenate([own_past, receiver.scale(np.concatenate([values, values**2], axis=1))], axis=1)
+        gains.append((left**2 - Regression.of(columns, receiver.target, receiver.folds).squares(0.01)).sum())
+    return [senders[at] for at in np.argsort(-np.array(gains), kind="stable")[:MAX_SENDERS]]
 
-    def _residual(self, predicted: Floats) -> Floats:
-        """(n,) readings minus their prediction out of fold; the readings themselves where that is no better.
 
-        Weighted: after a long gap a residual is larger, and says less about who moved with whom.
-        """
-        residual: Floats = self.target - predicted
-        value: Floats = (self.value - self.value.mean()) * self.weight
-        return residual if (residual**2).sum() < (value**2).sum() else value
-
-    def _screened(self, senders: list[int]) -> list[int]:
-        """The senders that inform most on their own, strongest first."""
-        own_past = self.scale(self.own_past)
-        own = Regression.of(own_past, self.target, self.folds)
-        left = self.target - own.predicted(own.solve(0.01))
-        if len(senders) > MAX_SCREENED:
-            senders = self._most_correlated(senders, left)
-        gains = []
-        for u in senders:
-            values = self.past.values(u, self.rows)
-            columns = np.concatenate([own_past, self.scale(np.concatenate([values, values**2], axis=1))], axis=1)
-            gains.append((left**2 - Regression.of(columns, self.target, self.folds).squares(0.01)).sum())
-        return [senders[at] for at in np.argsort(-np.array(gains), kind="stable")[:MAX_SENDERS]]
-
-    def _most_correlated(self, senders: list[int], left: Floats) -> list[int]:
-        """The senders whose earlier values, or their squares, are most correlated with what v's own past leaves."""
-        left = left / np.sqrt((left**2).sum())
-        score = np.zeros(self.past.num_sensors)
-        for values in self.past.on_grid(self.rows):  # (n, sensor)
-            for columns in (values, values**2):
-                scaled = self.scale(columns)
-                score += (left @ scaled) ** 2 / np.maximum((scaled**2).sum(0), 1e-9)
-        return [senders[at] for at in np.argsort(-score[senders], kind="stable")[:MAX_SCREENED]]
+def _most_correlated(receiver: Receiver, senders: list[int], left: Floats) -> list[int]:
+    """The senders whose earlier values, or their squares, are most correlated with what v's own past leaves."""
+    left = left / np.sqrt((left**2).sum())
+    score = np.zeros(receiver.past.num_sensors)
+    for values in receiver.past.on_grid(receiver.rows):  # (n, sensor)
+        for columns in (values, values**2):
+            scaled = receiver.scale(columns)
+            score += (left @ scaled) ** 2 / np.maximum((scaled**2).sum(0), 1e-9)
+    return [senders[at] for at in np.argsort(-score[senders], kind="stable")[:MAX_SCREENED]]
 
 
 def _summary(difference: Floats, base: Floats) -> tuple[float, float, float]:
@@ -164,17 +122,3 @@ def _summary(difference: Floats, base: Floats) -> tuple[float, float, float]:
     scale = float(base.mean())
     mean, error = float(difference.mean()), float(difference.std(ddof=1)) / np.sqrt(len(difference))
     return mean / scale, error / scale, mean / max(error, 1e-12 * scale)
-
-
-def _blocks(rows: Rows, group: Positions) -> tuple[Positions, Positions]:
-    """An order of the rows, and (n,) their blocks, rising: groups of samples, or stretches of time of a few samples."""
-    owner = group[rows.sample]
-    number = len(np.unique(owner))
-    if number >= BLOCKS:
-        order = np.lexsort([rows.time, rows.sample, owner])
-        rank = np.unique(owner[order], return_inverse=True)[1]
-        starts = np.flatnonzero(np.diff(rank, prepend=-1))
-        block = (starts * BLOCKS // len(rows))[rank]  # whole groups, about the same number of rows in each block
-        return order, np.unique(block, return_inverse=True)[1]
-    order = np.lexsort([rows.time, rows.sample])
-    return order, np.arange(len(rows)) * BLOCKS // len(rows)
