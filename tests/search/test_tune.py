@@ -119,8 +119,8 @@ def test_a_trial_that_is_worse_than_most_is_stopped(parts, tmp_path: Path, monke
     fits, evaluate = iter(range(1000)), Classification.evaluate
     worse = {"now": 0.0}
 
-    def made_up(self: Classification, truth: Any, predicted: Any) -> dict[str, float]:
-        return evaluate(self, truth, predicted) | {"auroc": 0.9 - worse["now"]}
+    def made_up(self: Classification, truth: Any, predicted: Any, names: Any = None) -> dict[str, float]:
+        return evaluate(self, truth, predicted, names) | {"auroc": 0.9 - worse["now"]}
 
     monkeypatch.setattr(Classification, "evaluate", made_up)
     fit = rd.Classifier.fit

@@ -110,11 +110,11 @@ def scripted(monkeypatch: pytest.MonkeyPatch, name: str, values: list[float], mo
 
     evaluate = Classification.evaluate
 
-    def answer(task: Any, truth: Any, probability: Any) -> dict[str, float]:
+    def answer(task: Any, truth: Any, probability: Any, names: Any = None) -> dict[str, float]:
         if len(np.unique(probability, axis=0)) == 1:  # the constant prediction by which a metric is checked first
-            return evaluate(task, truth, probability)
+            return evaluate(task, truth, probability, names)
         seen.append(weights_of(model))
-        return {**evaluate(task, truth, probability), name: next(answers)}
+        return {**evaluate(task, truth, probability, names), name: next(answers)}
 
     monkeypatch.setattr(Classification, "evaluate", answer)
     return seen
