@@ -94,6 +94,16 @@ def test_of_very_long_arrays_blocks_from_end_to_end_are_checked(large, monkeypat
     assert 6 <= len(noticed) <= 8
 
 
+def test_the_memory_of_what_was_checked_is_given_back_block_by_block(large, monkeypatch):
+    monkeypatch.setattr(checks, "BLOCK", 10)
+    given_back = []
+    monkeypatch.setattr(checks, "release", lambda array: given_back.append(array.dtype.name))
+    readings = EventTable.read(large).num_readings
+    blocks = -(-readings // 10)
+    assert blocks > 1
+    assert given_back == ["int32"] * blocks + ["float64"] * (2 * blocks)
+
+
 @pytest.mark.slow
 def test_every_byte_is_compared_on_request(large, capsys):
     main(["inspect", str(large)])

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from raindrop.errors import DataError, format_count
 from raindrop.files import file_checksum
+from raindrop.table.blocks import release
 
 BLOCK = 1 << 20  # readings
 WHOLE_BLOCKS, SAMPLED_BLOCKS = 128, 64  # up to 128 blocks all are looked at; of more, 64 that are spread evenly
@@ -58,6 +59,7 @@ def check_ranges(folder: Path, arrays: Mapping[str, NDArray[Any]], num_sensors: 
             if len(found) and first < 0:
                 first = int(block * BLOCK + found[0])
             wrong, seen = wrong + len(found), seen + len(part)
+            release(arrays[name])
         if wrong:
             raise DataError(
                 f"{folder / 'readings' / name}.npy: {format_count(wrong, seen, what)} (first: reading {first:,}); the "
