@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 from results import make_summary
+from tiny import TOML, planned
 
+from raindrop.benchmark import Store
 from raindrop.benchmark.pages import write_pages
+from raindrop.benchmark.text_store import records_of, write_records
 from raindrop.cli.app import main
 from raindrop.errors import DataError
 
@@ -52,6 +55,21 @@ def test_rows_without_results_are_not_on_a_page(text, tmp_path):
     page = (tmp_path / "pages" / "tiny.md").read_text()
     assert "| Trees | 3 |" in page
     assert "Net" not in page
+
+
+def test_ranks_are_drawn_of_three_rows_and_splits_and_not_of_fewer(tmp_path):
+    third = (
+        TOML.replace("[settings]\nfixed = [0.34]\nrandom = [0.34]\n", "") + '[[rows]]\nname = "Mine"\nmodel = "grud"\n'
+    )
+    make_summary(tmp_path, text=third)
+    experiment, jobs, data = planned(tmp_path / "tiny.toml")
+    records = records_of(experiment, data, jobs, Store(tmp_path / "out"))
+    path = write_records(tmp_path / "text", experiment, data, records)
+    for shown in (True, False):
+        write_pages(tmp_path / "text", tmp_path / "pages", [str(tmp_path / "tiny.toml")])
+        assert (tmp_path / "pages" / "ranks.svg").exists() == shown
+        assert ("![mean ranks" in (tmp_path / "pages" / "tables.md").read_text()) == shown
+        path.write_text("".join(line for line in path.read_text().splitlines(True) if '"split": 3' not in line))
 
 
 def test_what_cannot_be_done_is_an_error_that_says_what_to_do(text, tmp_path, capsys):

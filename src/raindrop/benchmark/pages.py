@@ -12,7 +12,7 @@ from pathlib import Path
 from raindrop.benchmark.aggregate import summarise
 from raindrop.benchmark.figures import rank_diagram, to_svg
 from raindrop.benchmark.parsing import read_experiments, shipped_tables
-from raindrop.benchmark.ranks import blocks_of, rank_rows
+from raindrop.benchmark.ranks import Ranking, blocks_of, rank_rows
 from raindrop.benchmark.render import markdown, markdown_line
 from raindrop.benchmark.spec import Experiment
 from raindrop.benchmark.text_store import JobRecord, read_records
@@ -21,6 +21,7 @@ from raindrop.files import write_text
 
 LIST, RANKS = "tables.md", "ranks.svg"
 MIN_RANKED = 3  # rows; two are compared better by the table itself
+MIN_SPLITS = 3  # of all tables together; fewer cannot rank anything
 HOW = "Written by `raindrop benchmark --text`, from results as text; the next run of it overwrites changes."
 
 
@@ -38,13 +39,14 @@ def write_pages(text: Path, out: Path, tables: Sequence[str] = ()) -> list[Path]
             + ["", f"{_origin(experiment, jobs)} {HOW}", ""]
         )
         found.append((finished, jobs))
-    blocks = blocks_of(found)
-    ranking = rank_rows(blocks) if blocks else None
-    if ranking is not None and len(ranking.ranks) >= MIN_RANKED:
+    ranking = _ranking(found)
+    if ranking is not None:
         pages[RANKS] = to_svg(rank_diagram(ranking), "ranks")
     pages[LIST] = _list(found, with_ranks=RANKS in pages)
     for name, content in pages.items():
         write_text(out / name, content)
+    if ranking is None:
+        (out / RANKS).unlink(missing_ok=True)  # of an earlier run, which no page shows any more
     return [out / name for name in pages]
 
 
@@ -59,6 +61,16 @@ def _experiments(text: Path, tables: Sequence[str]) -> list[Experiment]:
         if name not in [experiment.name for experiment in experiments]:
             raise DataError(f"{text / name}.jsonl: '{name}' is not a shipped table; name its .toml file.")
     return experiments
+
+
+def _ranking(tables: Sequence[tuple[Experiment, Sequence[JobRecord]]]) -> Ranking | None:
+    """Mean ranks; None where the tables share too few rows or splits."""
+    try:
+        ranking = rank_rows(blocks_of(tables))
+    except DataError:
+        return None
+    num_splits = sum(splits for _, splits in ranking.blocks)
+    return ranking if len(ranking.ranks) >= MIN_RANKED and num_splits >= MIN_SPLITS else None
 
 
 def _origin(experiment: Experiment, jobs: Sequence[JobRecord]) -> str:

@@ -148,10 +148,8 @@ EVONET_TUNED: dict[str, dict[str, Any]] = {
         "states": 20,
         "node_dim": 32,
         "graph_dim": 64,
-        "missing": "ignore",
         "indicator": True,
         "head_hidden": 128,
-        "dropout": 0.3,
     },
     "train": TUNED_SMALL_BATCHES,
 }
