@@ -69,3 +69,24 @@ def test_a_random_order_is_the_same_for_all_sensors_at_a_moment_and_another_with
     chosen = np.argsort(order)[:700]
     counts = np.bincount(rows.sample[chosen], minlength=7)
     assert (np.abs(counts - 100) < 40).all()  # five standard deviations: no sample is preferred
+
+
+def test_a_draw_keeps_the_moments_at_which_rare_sensors_are_read():
+    time = np.arange(400.0)
+    rare = time[::20]
+    table = EventTable.from_columns(
+        ["a"] * 840,
+        np.concatenate([time, time, rare, rare]),
+        ["often"] * 400 + ["as often"] * 400 + ["rare"] * 20 + ["as rare"] * 20,
+        np.arange(840.0),
+    )
+    past, moments = Past.of(table), []
+    for name in ("often", "as often"):
+        rows, _ = past.readings_of(table.sensors.index(name))
+        drawn_rows = past.drawn(table.sensors.index(name), np.arange(1, 400), 60, 0)
+        assert len(np.unique(drawn_rows)) == 60
+        moments.append(set(rows.time[drawn_rows].tolist()))
+    assert moments[0] == moments[1]
+    assert set(rare[1:].tolist()) <= moments[0]  # all but the first reading, which was not usable
+    by_seed = [tuple(past.drawn(0, np.arange(1, 400), 60, seed)) for seed in range(3)]
+    assert len(set(by_seed)) == 3

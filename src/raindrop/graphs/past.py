@@ -179,6 +179,31 @@ class Past:
         order: NDArray[np.uint64] = mixed ^ (mixed >> np.uint64(31))
         return order
 
+    def drawn(self, sensor: int, usable: Positions, limit: int, seed: int) -> Positions:
+        """Of the usable readings of a sensor, `limit`; every receiver draws the same moments.
+
+        Half of them are those at which the rarest sensors are read too, so that no pair of a rare and a frequent sensor
+        loses the times it shares; the others are random.
+        """
+        rows, _ = self.readings_of(sensor)
+        order = self.random_order(Rows(rows.sample[usable], rows.time[usable]), seed)
+        rarest = np.lexsort([order, self._rarest[self._readings(sensor)][usable]])[: limit // 2]
+        order[rarest] = 0
+        return usable[np.sort(np.argpartition(order, limit)[:limit])]
+
+    @cached_property
+    def _rarest(self) -> Positions:
+        """(n,) how many readings the rarest sensor has that is read at the same moment as each reading."""
+        count = np.diff(self.offsets[:: len(self.first)])
+        sample = np.repeat(np.tile(np.arange(len(self.first)), self.num_sensors), np.diff(self.offsets))
+        order = np.lexsort([self.time, sample])
+        time, sample = self.time[order], sample[order]
+        new = np.concatenate([[True], (time[1:] != time[:-1]) | (sample[1:] != sample[:-1])])
+        rarity = np.minimum.reduceat(np.repeat(count, count)[order], np.flatnonzero(new))
+        rarest = np.empty(len(order), dtype=np.int64)
+        rarest[order] = rarity[np.cumsum(new) - 1]
+        return rarest
+
     def dealt_anew(self, rows: Rows, rng: np.random.Generator) -> Rows:
         """Other moments at which to look a sender up: its readings keep their own order, but not their partner's.
 

@@ -25,10 +25,9 @@ class Receiver:
         self.past, self.sensor, self.group, self.seed = past, sensor, group, seed
         rows, value = past.readings_of(sensor)
         usable = np.flatnonzero(np.isfinite(past.age(sensor, rows)))
-        self.rows, self.value = Rows(rows.sample[usable], rows.time[usable]), value[usable]
         if len(usable) > limit:
-            drawn = np.sort(np.argpartition(past.random_order(self.rows, seed), limit)[:limit])
-            self.rows, self.value = Rows(self.rows.sample[drawn], self.rows.time[drawn]), self.value[drawn]
+            usable = past.drawn(sensor, usable, limit, seed)
+        self.rows, self.value = Rows(rows.sample[usable], rows.time[usable]), value[usable]
         if not self.testable:
             return
         order, block = _blocks(self.rows, group)
@@ -54,7 +53,7 @@ class Receiver:
         return len(self.rows) >= MIN_ROWS and float(np.ptp(self.value)) > 0
 
     def smaller(self, limit: int) -> Receiver:
-        """The same receiver with at most `limit` rows, which are among its own."""
+        """The same receiver with at most `limit` rows."""
         return Receiver(self.past, self.sensor, self.group, self.seed, limit)
 
     def scale(self, columns: Floats) -> Floats:
