@@ -53,6 +53,19 @@ def one_process(run: Path, data: Path) -> pl.DataFrame:
     return rd.scale.predict(run, data, processes=1, coverage=0.9)
 
 
+def test_of_a_large_table_the_memory_of_each_part_is_given_back(
+    run: Path, data: Path, one_process: pl.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given_back: list[int] = []
+    monkeypatch.setattr(rd.EventTable, "release", lambda self: given_back.append(len(self)))
+    table = rd.EventTable.read(data)
+    assert rd.scale.predict(run, table, processes=1, coverage=0.9).equals(one_process)
+    assert not given_back
+    monkeypatch.setattr("raindrop.scale.scorer.is_large", lambda array: True)
+    assert rd.scale.predict(run, table, processes=1, coverage=0.9).equals(one_process)
+    assert given_back == [60] * NUM_PARTS
+
+
 def counted(monkeypatch: pytest.MonkeyPatch, *, fail_at: int | None = None) -> list[int]:
     """The numbers of the parts that this process scores from now on; `fail_at` is a part at which it is interrupted."""
     scored: list[int] = []

@@ -11,6 +11,7 @@ from raindrop.files import atomic_file, file_checksum
 from raindrop.scale.messages import Part
 from raindrop.scale.parts import part_frames, stored_fingerprint
 from raindrop.scale.score import score_part
+from raindrop.table.blocks import is_large
 from raindrop.table.event_table import EventTable
 
 UNSURE = "unsure"  # in a part's file, beside its columns: for how many samples no single answer is possible
@@ -60,6 +61,8 @@ class Scorer:
     def __call__(self, part: Part) -> None:
         """Write the predictions of a part; the file appears complete."""
         events, samples = part_frames(self.table, part)
+        if is_large(self.table.time):
+            self.table.release()
         predicted = score_part(
             self.estimator,
             events,
