@@ -5,16 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from raindrop.graphs.past import Floats, Positions, Rows
+from raindrop.graphs.receiver_rows import ReceiverRows
 from raindrop.graphs.ridge import Regression, Ridge
 from raindrop.graphs.sums import Bools, Sums
-
-if TYPE_CHECKING:
-    from raindrop.graphs.lagged import Receiver
 
 CHUNK = 20_000  # rows, about: whole blocks
 MAX_PRODUCTS = 12  # sensors whose products are columns
@@ -28,7 +25,7 @@ class Design:
     precision where they are one chunk), without those dealt anew.
     """
 
-    def __init__(self, receiver: Receiver, senders: Sequence[int], dealt: Sequence[int], rng: np.random.Generator):
+    def __init__(self, receiver: ReceiverRows, senders: Sequence[int], dealt: Sequence[int], rng: np.random.Generator):
         """dealt: the senders whose readings are dealt anew, beside their own."""
         self.receiver, self.senders = receiver, list(senders)
         self.states = [receiver.sensor, *senders][:MAX_PRODUCTS]

@@ -15,9 +15,10 @@ from scipy import stats
 from raindrop.errors import ConfigError, DataError, check_seed
 from raindrop.graphs.export import write_frame
 from raindrop.graphs.graph import SHOWN, SensorGraph
-from raindrop.graphs.lagged import BLOCKS, MIN_ROWS, Lagged, Receiver
+from raindrop.graphs.lagged import Lagged, Receiver
 from raindrop.graphs.past import Floats, Past
 from raindrop.graphs.permutation import table_groups
+from raindrop.graphs.receiver_rows import BLOCKS, MIN_ROWS
 from raindrop.graphs.same_time import SameTime, same_time
 from raindrop.hardware import limit_threads
 from raindrop.table.event_table import EventTable

@@ -15,8 +15,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from raindrop.graphs.lagged import BLOCKS, Lagged
+from raindrop.graphs.lagged import Lagged
 from raindrop.graphs.past import CLIP, Floats, Positions
+from raindrop.graphs.receiver_rows import BLOCKS
 
 MIN_SHARED = 60  # times at which two sensors are both read, to be compared
 CHUNK = 20_000  # of more times, each block is a chunk

@@ -1,0 +1,71 @@
+"""The rows of one receiver: its readings that follow another one, in blocks and folds, with target and weights."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from raindrop.graphs.past import Floats, Past, Positions, Rows
+
+BLOCKS, FOLDS = 30, 5
+MIN_ROWS = 60  # with fewer readings, a sensor is not tested as a receiver
+MAX_ROWS = 60_000  # of more, so many are drawn
+
+
+class ReceiverRows:
+    """The rows of one receiver."""
+
+    def __init__(self, past: Past, sensor: int, group: Positions, seed: int, limit: int = MAX_ROWS):
+        """`group` (samples,): samples of a group stay in one block."""
+        self.past, self.sensor, self.group, self.seed = past, sensor, group, seed
+        rows, value = past.readings_of(sensor)
+        usable = np.flatnonzero(np.isfinite(past.age(sensor, rows)))
+        if len(usable) > limit:
+            usable = past.drawn(sensor, usable, limit, seed)
+        self.rows, self.value = Rows(rows.sample[usable], rows.time[usable]), value[usable]
+        if not self.testable:
+            return
+        order, block = _blocks(self.rows, group)
+        by_fold = np.argsort(block % FOLDS, kind="stable")  # so that a fold is a slice
+        order, self.block = order[by_fold], block[by_fold]
+        bounds = np.searchsorted(self.block % FOLDS, np.arange(FOLDS + 1))
+        self.folds = [slice(start, stop) for start, stop in itertools.pairwise(bounds.tolist()) if stop > start]
+        self.rows, self.value = Rows(self.rows.sample[order], self.rows.time[order]), self.value[order]
+        self.age = past.age(sensor, self.rows) / past.interval
+        own = past.values(sensor, self.rows)
+        self.now = own[:, 0]
+        change = self.value - self.now
+        slope = np.polyfit(np.log(self.age), np.log(change**2 + 1e-3), 1)[0] if np.ptp(self.age) > 0 else 0.0
+        weight = self.age**-slope  # a change over a long gap is less certain
+        self.weight = np.sqrt(weight / weight.mean())
+        log_age = np.log1p(self.age)[:, None]
+        self.own_past = np.concatenate([own, own**2, log_age, log_age * own[:, :2]], axis=1)
+        self.mean_change = float(np.average(change, weights=self.weight**2))
+        self.target = (change - self.mean_change) * self.weight
+
+    @property
+    def testable(self) -> bool:
+        return len(self.rows) >= MIN_ROWS and float(np.ptp(self.value)) > 0
+
+    def scale(self, columns: Floats) -> Floats:
+        """Standardised and weighted."""
+        square = self.weight[:, None] ** 2
+        mean = (columns * square).mean(0)
+        spread = np.sqrt(((columns - mean) ** 2 * square).mean(0))
+        scaled: Floats = (columns - mean) / np.where(spread > 1e-9, spread, 1.0) * self.weight[:, None]
+        return scaled
+
+
+def _blocks(rows: Rows, group: Positions) -> tuple[Positions, Positions]:
+    """An order of the rows, and (n,) their blocks, rising: groups of samples, or stretches of time of a few samples."""
+    owner = group[rows.sample]
+    number = len(np.unique(owner))
+    if number >= BLOCKS:
+        order = np.lexsort([rows.time, rows.sample, owner])
+        rank = np.unique(owner[order], return_inverse=True)[1]
+        starts = np.flatnonzero(np.diff(rank, prepend=-1))
+        block = (starts * BLOCKS // len(rows))[rank]  # whole groups, about the same number of rows in each block
+        return order, np.unique(block, return_inverse=True)[1]
+    order = np.lexsort([rows.time, rows.sample])
+    return order, np.arange(len(rows)) * BLOCKS // len(rows)
