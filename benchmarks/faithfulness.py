@@ -2,7 +2,7 @@
 
     python benchmarks/faithfulness.py planted --seeds 0 1 2
     python benchmarks/faithfulness.py lorenz --seeds 0 1 2
-    python benchmarks/faithfulness.py netsim --data ../shared/data/known_graphs --seeds 0 1 2
+    python benchmarks/faithfulness.py netsim --data FOLDER --seeds 0 1 2
     python benchmarks/faithfulness.py table --data TABLE --samples 1500 --steps 200      # such as P12's or P19's folder
 
 An imputer is fitted for a few hundred steps; of a table of samples on a random part, and other samples are asked. The

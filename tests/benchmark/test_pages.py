@@ -48,6 +48,14 @@ def test_the_command_makes_the_pages_from_text_alone(text, tmp_path):
     assert "| [Tiny](tiny.md) | 2 | 6 |  |" in (tmp_path / "pages" / "tables.md").read_text()
 
 
+def test_the_list_has_all_tables_also_where_one_is_named(text, tmp_path):
+    shutil.copy(DOCS / "store" / "table1_p12.jsonl", text)
+    write_pages(text, tmp_path / "pages", [str(tmp_path / "tiny.toml")])
+    listed = (tmp_path / "pages" / "tables.md").read_text()
+    assert "(tiny.md)" in listed
+    assert "(table1_p12.md)" in listed
+
+
 def test_rows_without_results_are_not_on_a_page(text, tmp_path):
     path = text / "tiny.jsonl"
     path.write_text("".join(line for line in path.read_text().splitlines(True) if '"row": "Net"' not in line))

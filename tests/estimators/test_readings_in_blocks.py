@@ -12,6 +12,7 @@ from small_blocks import make_small
 from waves import QUICK, wave_table
 
 from raindrop import EventTable, Forecaster, Imputer
+from raindrop.errors import OutputExistsError
 from raindrop.estimators.readings import ReadingsEstimator
 from raindrop.table.growing_table import write_filled
 from raindrop.table.readings import Readings
@@ -144,3 +145,16 @@ def test_a_part_of_a_large_filled_table_is_written_with_its_own_marks(linear, ta
     make_small(monkeypatch, large=40, block=30)
     part.write(tmp_path / "part")
     assert EventTable.read(tmp_path / "part").events().equals(expected)
+
+
+def test_a_folder_that_exists_is_refused_before_anything_is_predicted(linear, table, tmp_path):
+    (tmp_path / "filled").mkdir()
+    (tmp_path / "filled" / "mine.txt").write_text("mine")
+
+    def parts() -> Iterator[Readings]:
+        raise AssertionError("predicted")
+        yield
+
+    with pytest.raises(OutputExistsError, match="filled"):
+        write_filled(table, parts(), folder=tmp_path / "filled", readings=tmp_path / "readings.csv")
+    assert [path.name for path in tmp_path.iterdir()] == ["filled"]

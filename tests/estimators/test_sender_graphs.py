@@ -191,5 +191,5 @@ def test_strong_edges_move_the_filled_value_more_than_random_ones(table):
     assert effects.faithfulness()["ratio"] > 1.2
     evidence = effects.evidence()
     assert set(evidence.head(3)["sender"]) <= {"lead", "mirror", "same"}
-    from_apart = evidence.filter(pl.col("sender") == "apart")
-    assert (from_apart["q"] > 0.05).all()
+    from_apart = evidence.filter(pl.col("sender") == "apart")  # small, but a model may be worse without any sensor
+    assert from_apart["worse"].max() < 0.5 * evidence.head(3)["worse"].min()

@@ -146,3 +146,29 @@ def test_a_graph_from_some_of_the_rows_has_the_edges_of_all(monkeypatch):
     monkeypatch.setattr(design, "CHUNK", 400)
     assert {(u, v) for u, v, _ in rd.sensor_graph(table).edges().iter_rows()} == whole
     assert ("u", "v") in whole
+
+
+def test_a_sensor_that_hardly_ever_changes_is_tested_with_all_its_rows(monkeypatch):
+    monkeypatch.setattr(lagged, "FEW_ROWS", 100)
+    monkeypatch.setattr(lagged, "LAG_ROWS", 80)
+    value = np.zeros(2000)
+    value[1000] = 1.0  # once, and not among the rows that are drawn
+    time = np.arange(2000.0)
+    walk = np.random.default_rng(0).normal(size=2000).cumsum()
+    table = rd.EventTable.from_columns(
+        ["a"] * 4000, np.concatenate([time, time + 0.5]), ["valve"] * 2000 + ["walk"] * 2000, np.append(value, walk)
+    )
+    rows = Receiver(Past.of(table), 0, np.zeros(1, dtype=np.int64), 0)
+    assert rows.testable
+    assert rows.smaller(100) is rows
+    assert rd.sensor_graph(table).is_empty
+
+
+def test_a_group_with_nearly_all_rows_is_cut_into_stretches_of_time():
+    rng = np.random.default_rng(0)
+    sample = np.concatenate([np.repeat([f"short {at:02d}" for at in range(29)], 2), np.full(900, "z")])
+    time = np.concatenate([np.tile([0.0, 1.0], 29), np.arange(900.0)])
+    columns = [(sample, time + shift, np.full(len(time), name), rng.normal(size=len(time)))
+               for name, shift in (("one", 0.0), ("two", 0.3))]  # fmt: skip
+    table = rd.EventTable.from_columns(*(np.concatenate(column) for column in zip(*columns, strict=True)))
+    assert rd.sensor_graph(table).is_empty

@@ -26,7 +26,10 @@ HOW = "Written by `raindrop benchmark --text`, from results as text; the next ru
 
 
 def write_pages(text: Path, out: Path, tables: Sequence[str] = ()) -> list[Path]:
-    """Write OUT/TABLE.md for the tables in the folder `text`, or only some; then OUT/tables.md, and OUT/ranks.svg."""
+    """Write OUT/TABLE.md for every table in the folder `text`, then OUT/tables.md and OUT/ranks.svg, which are of all.
+
+    tables: names that must be there, or TOML files of tables that are not shipped.
+    """
     experiments = _experiments(text, tables)
     pages: dict[str, str] = {}
     found: list[tuple[Experiment, list[JobRecord]]] = []
@@ -54,7 +57,10 @@ def _experiments(text: Path, tables: Sequence[str]) -> list[Experiment]:
     stored = sorted(path.stem for path in text.glob("*.jsonl"))
     if not stored:
         raise DataError(f"{text}: there are no results as text in it; `raindrop benchmark --data --text` writes them.")
-    experiments = read_experiments(tables or [name for name in stored if name in shipped_tables()])
+    experiments = read_experiments(tables) if tables else []
+    named = {experiment.name for experiment in experiments}
+    others = [name for name in stored if name in shipped_tables() and name not in named]
+    experiments += read_experiments(others) if others else []
     for name in [experiment.name for experiment in experiments] if tables else stored:
         if name not in stored:
             raise DataError(f"{text}: there are no results of the table '{name}'; {suggest(name, stored)}")

@@ -91,7 +91,8 @@ def records_of(experiment: Experiment, data: DataSummary, jobs: Sequence[Job], s
     records = []
     for job in jobs:
         stored = store.read_metrics(job.key)
-        if stored is None:
+        results = () if stored is None else _results(experiment, stored)
+        if stored is None or not results:
             continue
         run = stored.row(0, named=True)
         records.append(
@@ -111,7 +112,7 @@ def records_of(experiment: Experiment, data: DataSummary, jobs: Sequence[Job], s
                 source=run.get("source") or "",
                 finished=run.get("finished") or "",
                 seconds=run.get("training_seconds"),
-                results=_results(experiment, stored),
+                results=results,
             )
         )
     return records

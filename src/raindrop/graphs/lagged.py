@@ -44,12 +44,7 @@ class Lagged:
 def compare_senders(receiver: Receiver, *, by_sample: bool = False) -> Lagged:
     """Every sender; `by_sample` also sums its gains over the rows of each sample."""
     M, v, rng = receiver.past.num_sensors, receiver.sensor, np.random.default_rng([receiver.seed, receiver.sensor])
-    few = (
-        receiver
-        if len(receiver.rows) <= FEW_ROWS
-        else Receiver(receiver.past, v, receiver.group, receiver.seed, FEW_ROWS)
-    )
-    senders = _screened(few, [u for u in range(M) if u != v])
+    senders = _screened(receiver.smaller(FEW_ROWS), [u for u in range(M) if u != v])
     dealt = [senders[at] for at in sorted(rng.permutation(len(senders))[:DEALT].tolist())]
     design = Design(receiver, senders, dealt, rng)
     sums, every = design.own_sums, design.sums
@@ -64,11 +59,11 @@ def compare_senders(receiver: Receiver, *, by_sample: bool = False) -> Lagged:
     chance = every.losses(np.stack([every.system.solve(penalty, design.dealt_only(u)) for u in dealt]))
     by_chance = [_summary(losses[u] - each, each)[2] for u, each in zip(dealt, chance, strict=True)]
     strong = [u for u in senders if statistic[u] > MIN_STATISTIC]
-    if strong and few is not receiver:
-        few_design = Design(receiver.smaller(LAG_ROWS), senders, [], rng)
-        lag[strong] = few_design.best_lags(few_design.ridge(penalty), strong)
-    elif strong:
+    if strong and len(receiver.rows) <= FEW_ROWS:
         lag[strong] = design.best_lags(ridge, strong)
+    elif strong and (few := receiver.smaller(LAG_ROWS)) is not receiver:  # else a few rows alone have other values
+        few_design = Design(few, senders, [], rng)
+        lag[strong] = few_design.best_lags(few_design.ridge(penalty), strong)
     residual = _residual(receiver, design.predicted(sums, solutions if full.sum() < base.sum() else own_solutions))
     explained = max(0.0, 1 - float(full.sum() / base.sum()))
     gain_sums = np.zeros((len(receiver.past.first) if by_sample else 0, M))

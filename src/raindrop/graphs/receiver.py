@@ -53,8 +53,11 @@ class Receiver:
         return len(self.rows) >= MIN_ROWS and float(np.ptp(self.value)) > 0
 
     def smaller(self, limit: int) -> Receiver:
-        """The same receiver with at most `limit` rows."""
-        return Receiver(self.past, self.sensor, self.group, self.seed, limit)
+        """The same receiver with at most `limit` rows; itself where it has no more, or where all of these are equal."""
+        if len(self.rows) <= limit:
+            return self
+        smaller = Receiver(self.past, self.sensor, self.group, self.seed, limit)
+        return smaller if smaller.testable else self
 
     def scale(self, columns: Floats) -> Floats:
         """Standardised and weighted."""
@@ -74,6 +77,8 @@ def _blocks(rows: Rows, group: Positions) -> tuple[Positions, Positions]:
         rank = np.unique(owner[order], return_inverse=True)[1]
         starts = np.flatnonzero(np.diff(rank, prepend=-1))
         block = (starts * BLOCKS // len(rows))[rank]  # whole groups, about the same number of rows in each block
-        return order, np.unique(block, return_inverse=True)[1]
+        block = np.unique(block, return_inverse=True)[1]
+        if block[-1] >= FOLDS - 1:  # otherwise one group has nearly all rows
+            return order, block
     order = np.lexsort([rows.time, rows.sample])
     return order, np.arange(len(rows)) * BLOCKS // len(rows)

@@ -1,6 +1,6 @@
 """Sums of squares and products of columns by block of rows, gathered chunk by chunk, and regressions from them.
 
-Rows are needed once, to be summed, so that their number is not limited by memory.
+Rows are needed once, to be summed, so a regression takes no more memory with more of them.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from raindrop.files import refuse_to_overwrite
 from raindrop.table.blocks import is_large
 from raindrop.table.event_table import EventTable
 from raindrop.table.growing_files import growing_file
@@ -32,7 +33,7 @@ def write_filled(
     """Write what is predicted for a table: the table with it as a folder, the readings alone as a file, or both.
 
     parts: the predicted readings, block by block or all in one. Returns how many there are, and how many of them were
-    added to the table: all but those at a time when the sensor was read. Nothing is written if anything fails.
+    added to the table: all but those at a time when the sensor was read. If a prediction fails, nothing is written.
     """
     predicted = total = 0
     with ExitStack() as stack:  # the file has its name before the folder: a killed command can be given again
@@ -60,6 +61,7 @@ def _growing_table(folder: str | os.PathLike[str], table: EventTable) -> Iterato
     The folder has its name when it is complete.
     """
     if not is_large(table.time):
+        refuse_to_overwrite(Path(folder))  # before anything is predicted
         blocks: list[EventTable] = []
         yield blocks.append
         (complete,) = blocks
