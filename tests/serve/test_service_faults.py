@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import random
@@ -17,7 +18,9 @@ from served_models import request_of
 
 import raindrop as rd
 from raindrop.serve.logs import Log
+from raindrop.serve.messages import Hello
 from raindrop.serve.service import Options, Service
+from raindrop.serve.worker_process import Worker, WorkerDied
 
 pytestmark = pytest.mark.slow
 
@@ -141,3 +144,29 @@ def test_malformed_bodies_get_their_codes_and_good_ones_their_answers(service):
     assert {400, 422} <= seen
     assert service.post("/v1/predict", good_body(rng)).status == 200
     assert service.service.pool.counts.restarts == 0
+
+
+def test_a_worker_that_ended_by_itself_keeps_its_exit_code():
+    class Ending:
+        """A process that was killed a moment ago; a further kill before it is waited for would take its exit code."""
+
+        stdin, returncode = None, None
+
+        def __init__(self) -> None:
+            self.stdout = asyncio.StreamReader()
+            self.stdout.feed_eof()
+
+        def kill(self) -> None:
+            self.returncode = 255 if self.returncode is None else self.returncode
+
+        async def wait(self) -> None:
+            self.returncode = -signal.SIGKILL if self.returncode is None else self.returncode
+
+    async def lose() -> int | None:
+        worker = Worker(Ending(), [])
+        with pytest.raises(WorkerDied):
+            await worker._receive(Hello)
+        await worker.kill()
+        return worker.process.returncode
+
+    assert asyncio.run(lose()) == -signal.SIGKILL

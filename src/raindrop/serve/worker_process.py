@@ -13,6 +13,7 @@ from raindrop.serve.messages import LENGTH, Hello, PackedBatch, Replies, Reply, 
 from raindrop.serve.worker import Start
 
 START_SECONDS = 600.0  # in which a worker must have loaded its models
+END_SECONDS = 5.0  # in which one that is ending should have ended
 
 
 class WorkerDied(Exception):
@@ -28,6 +29,7 @@ class Worker:
 
     def __init__(self, process: asyncio.subprocess.Process, models: list[dict[str, Any]]):
         self.process, self.models = process, models
+        self._lost = False
         self.memory = 0
         self.live_samples = 0
         self.gauges: list[Watched] = []
@@ -74,6 +76,7 @@ class Worker:
             self.process.stdin.write(frame_message(content))
             await self.process.stdin.drain()
         except OSError:
+            self._lost = True
             raise WorkerDied from None
 
     async def _receive(self, kind: Any) -> Any:
@@ -82,6 +85,7 @@ class Worker:
             (length,) = LENGTH.unpack(await self.process.stdout.readexactly(LENGTH.size))
             return msgspec.msgpack.decode(await self.process.stdout.readexactly(length), type=kind)
         except (asyncio.IncompleteReadError, OSError):
+            self._lost = True
             raise WorkerDied from None
 
     async def close(self) -> None:
@@ -89,13 +93,17 @@ class Worker:
         if self.process.stdin is not None:
             self.process.stdin.close()
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(END_SECONDS):
                 await self.process.wait()
         except TimeoutError:
             await self.kill()
 
     async def kill(self) -> None:
-        """End it at once."""
+        """End it at once; one that is ending by itself keeps its exit code, which `Process.kill` could lose."""
+        if self._lost:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(END_SECONDS):
+                    await self.process.wait()
         with contextlib.suppress(ProcessLookupError):
             self.process.kill()
         await self.process.wait()
