@@ -13,7 +13,7 @@ from followers import LEARNING, SMALL, followers
 
 from raindrop import EventTable, Forecaster, Imputer
 from raindrop.errors import DataError
-from raindrop.estimators.sender_graphs import SenderEffects, sender_effects
+from raindrop.estimators.sender_graphs import SenderEffects, _dealt_anew, sender_effects
 from raindrop.graphs.evidence import difference_test
 from raindrop.table.hide import hold_out_blocks
 
@@ -43,6 +43,7 @@ def by_hand(receiver: list[int], error: list[float], without: list[list[float]],
         np.array(owner),
         np.array(receiver),
         np.array(error),
+        np.array(without),
         np.array(without),
         np.abs(np.array(without) - np.array(error)[:, None]),
         np.arange(number),
@@ -75,6 +76,32 @@ def test_evidence_separates_a_sender_that_helps_from_one_that_does_not():
     assert first["low"] < first["worse"] < first["high"]
     assert effects.graph()["b", "a"] == 0
     assert effects.graph()["a", "b"] > 0
+
+
+def test_a_sender_that_is_missed_but_whose_values_do_not_matter_is_no_edge():
+    rng = np.random.default_rng(0)
+    error, receiver = rng.uniform(0.5, 1.5, 400), np.arange(400) % 2
+    owner = (np.arange(400) // 20).tolist()
+    worse = error[:, None] + 0.5 + rng.normal(0, 0.1, (400, 2))
+    matters = by_hand(receiver.tolist(), error.tolist(), worse.tolist(), owner)
+    assert len(matters.graph().edges()) == 2
+    used_to = replace(matters, error_dealt=error[:, None] + rng.normal(0, 0.1, (400, 2)))
+    assert len(used_to.graph().edges()) == 0
+    assert_close(used_to.evidence()["worse"].to_numpy().sum(), matters.evidence()["worse"].to_numpy().sum())
+    noisy = replace(matters, error_without=error[:, None] - 0.1 + np.zeros((400, 2)))  # better without it
+    assert len(noisy.graph().edges()) == 0
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 900])
+def test_values_dealt_anew_stay_with_their_sensor_and_leave_the_others(table, number):
+    chosen = np.flatnonzero(np.array(table.sensors)[np.asarray(table.sensor)] == "apart")[:number]
+    mask = np.isin(np.arange(table.num_readings), chosen)
+    value = np.asarray(table.value)
+    dealt = np.asarray(_dealt_anew(table, mask, np.random.default_rng(0)).value)
+    assert (dealt[~mask] == value[~mask]).all()
+    assert (np.sort(dealt[mask]) == np.sort(value[mask])).all()
+    assert (dealt[mask] != value[mask]).all() or number == 1
+    assert (np.asarray(table.value) == value).all()
 
 
 def test_an_edge_that_another_seed_does_not_have_is_left_out():
@@ -191,5 +218,6 @@ def test_strong_edges_move_the_filled_value_more_than_random_ones(table):
     assert effects.faithfulness()["ratio"] > 1.2
     evidence = effects.evidence()
     assert set(evidence.head(3)["sender"]) <= {"lead", "mirror", "same"}
-    from_apart = evidence.filter(pl.col("sender") == "apart")  # small, but a model may be worse without any sensor
+    from_apart = evidence.filter(pl.col("sender") == "apart")
+    assert (from_apart["q"] > 0.05).all()
     assert from_apart["worse"].max() < 0.5 * evidence.head(3)["worse"].min()

@@ -75,7 +75,7 @@ def test_in_a_stretch_of_a_long_series_an_edge_is_as_strong_as_it_is_there():
     error = np.ones(42)
     without = np.stack([error + grows, error], axis=1)
     ids = ("s, from 0", "s, from 9", "s, from 18")
-    effects = SenderEffects(("u", "v"), ids, owner, np.ones(42, dtype=int), error, without, np.abs(without),
+    effects = SenderEffects(("u", "v"), ids, owner, np.ones(42, dtype=int), error, without, without, np.abs(without),
                             np.zeros(3, dtype=int), np.array([0.0, 9.0, 18.0]), np.zeros(1, dtype=int))  # fmt: skip
     graph = SenderGraph(("u", "v"), np.array([[0, 0.5], [0, 0]], dtype=np.float32), "", "", effects.evidence())
     picture = effects_picture(effects, graph, unit="hours")

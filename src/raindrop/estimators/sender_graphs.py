@@ -1,7 +1,10 @@
 """Which sensors a fitted imputer or forecaster needs: how much worse it predicts v where u's readings are not seen.
 
-Some readings of a table are hidden and predicted, once with everything that is left and once more for each sensor u
-without its readings. The estimator is not fitted again. Works with every model that answers queries.
+Some readings of a table are hidden and predicted, once with everything that is left and twice more for each sensor u:
+without its readings, and with its values dealt anew among its own readings. The first says how much u is worth. The
+second is what it is tested against: a model may be worse without any sensor that it is used to, but only a sensor that
+says something of v is missed when its values are those of other times. The estimator is not fitted again. Works with
+every model that answers queries.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ from raindrop.table.time_columns import SECONDS
 Progress = Callable[[int, int], None]
 MAX_HIDDEN = 20_000  # hidden readings that are predicted
 MIN_HIDDEN = 10  # of a receiver, to test its senders
-BY_READING = ("owner", "receiver", "error", "error_without", "change")  # arrays of `SenderEffects`, one row each
+BY_READING = ("owner", "receiver", "error", "error_without", "error_dealt", "change")
+"""The arrays of `SenderEffects` with a row for each hidden reading."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +57,7 @@ class SenderGraph(SensorGraph):
                 "Not compared with models of other seeds, so an edge may be an accident of this one. "
                 "Train again with another seed and give both."
             )
-        found = self.evidence.filter(pl.col("q") <= self.q)
+        found = self.evidence.filter(_is_edge(self.q))
         lost = int((found["recurs"] < 1).sum())
         others = "1 model" if self.num_other_seeds == 1 else f"{self.num_other_seeds} models"
         end = "; the rest are not shown as edges." if lost else "."
@@ -73,6 +77,7 @@ class SenderEffects:
     receiver: NDArray[np.int64]  # (q,) sensor
     error: NDArray[np.float64]  # (q,) absolute
     error_without: NDArray[np.float64]  # (q, u)
+    error_dealt: NDArray[np.float64]  # (q, u) with the values of u dealt anew
     change: NDArray[np.float64]  # (q, u) by how much the predicted value moves without u
     sample: NDArray[np.int64]  # (ids,) position of the sample in the table
     start: NDArray[np.float64]  # (ids,) from when the sample, or the window, is asked; in the table's unit
@@ -95,16 +100,14 @@ class SenderEffects:
         """
         M = len(self.sensors)
         place = owner * M + self.receiver
-        sums = [np.bincount(place, grows, minlength=number * M) for grows in self._growth().T]
+        sums = [np.bincount(place, grows, minlength=number * M) for grows in self._growth(self.error_without).T]
         total = np.stack(sums).astype(np.float64).reshape(M, number, M).transpose(1, 0, 2)
         total[:, np.arange(M), np.arange(M)] = 0
         return total, np.bincount(place, minlength=number * M).reshape(number, M).astype(np.float64)
 
-    def _growth(self) -> NDArray[np.float64]:
-        """(q, u) by how much the error grows without u, as a share of the receiver's error in the whole table."""
-        growth: NDArray[np.float64] = (self.error_without - self.error[:, None]) / self._mean_error()[self.receiver][
-            :, None
-        ]
+    def _growth(self, changed: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(q, u) by how much errors (q, u) are larger than with all sensors, as a share of v's error in the table."""
+        growth: NDArray[np.float64] = (changed - self.error[:, None]) / self._mean_error()[self.receiver][:, None]
         return growth
 
     def joined(self, others: Sequence[SenderEffects]) -> SenderEffects:
@@ -122,15 +125,15 @@ class SenderEffects:
         """Every pair: sender, receiver, worse, low, high, p, q; smallest p first.
 
         worse: the growth of v's mean absolute error without u, as a share, with a 95 % interval over samples (whole
-        groups) or windows; p: one-sided, that it does not grow; q: Benjamini-Hochberg over all pairs.
+        groups) or windows; p: one-sided, that the error does not grow where u's values are dealt anew; q:
+        Benjamini-Hochberg over all pairs.
         """
-        rows, growth = [], self._growth()
+        rows, growth, dealt = [], self._growth(self.error_without), self._growth(self.error_dealt)
         cluster = self._clusters()
         for v in range(len(self.sensors)):
             of_v = self.receiver == v
             if of_v.sum() < MIN_HIDDEN:
                 continue
-            grows = growth[of_v]
             owner = np.unique(cluster[of_v], return_inverse=True)[1]
             if owner.max() < 4:  # too few samples to vary: stretches of readings instead
                 owner = np.arange(len(owner)) * MIN_HIDDEN // len(owner)
@@ -138,12 +141,10 @@ class SenderEffects:
             for u in range(len(self.sensors)):
                 if u == v:
                     continue
-                sums = np.bincount(owner, grows[:, u])
-                mean = float(sums.sum() / count.sum())
-                error = float(np.sqrt(((sums - mean * count) ** 2).sum()) / count.sum())
-                error *= np.sqrt(len(count) / (len(count) - 1))
+                mean, error = _mean_over(owner, count, growth[of_v, u])
                 width = float(stats.t.ppf(0.975, len(count) - 1)) * error
-                p = float(stats.t.sf(mean / error, len(count) - 1)) if error > 0 else 1.0
+                against, its_error = _mean_over(owner, count, dealt[of_v, u])
+                p = float(stats.t.sf(against / its_error, len(count) - 1)) if its_error > 0 else 1.0
                 rows.append((self.sensors[u], self.sensors[v], mean, mean - width, mean + width, p))
         schema = {"sender": pl.String, "receiver": pl.String} | dict.fromkeys(("worse", "low", "high", "p"), pl.Float64)
         frame = pl.DataFrame(rows, schema=schema, orient="row")
@@ -159,13 +160,13 @@ class SenderEffects:
         keys = ["sender", "receiver"]
         recurs = np.zeros(len(evidence))
         for other in other_seeds:
-            found = other.evidence().filter(pl.col("q") <= q).select(*keys, found=pl.lit(1.0))
+            found = other.evidence().filter(_is_edge(q)).select(*keys, found=pl.lit(1.0))
             recurs += (
                 evidence.join(found, on=keys, how="left", maintain_order="left")["found"].fill_null(0.0).to_numpy()
             )
         shares = pl.Series(recurs / max(len(other_seeds), 1)) if other_seeds else pl.lit(None, dtype=pl.Float64)
         evidence = evidence.with_columns(recurs=shares)
-        small = evidence.filter(pl.col("q") <= q)
+        small = evidence.filter(_is_edge(q))
         kept = small.filter(pl.col("recurs").fill_null(1.0) == 1)
         position = {name: at for at, name in enumerate(self.sensors)}
         weights = np.zeros((len(self.sensors),) * 2, dtype=np.float32)
@@ -239,6 +240,19 @@ class SenderEffects:
         return np.maximum(total / np.maximum(np.bincount(self.receiver, minlength=M), 1), 1e-12)
 
 
+def _is_edge(q: float) -> pl.Expr:
+    """Evidence of an edge: its values matter, and v is predicted worse without it."""
+    return (pl.col("q") <= q) & (pl.col("worse") > 0)
+
+
+def _mean_over(owner: NDArray[np.int64], count: NDArray[np.int64], value: NDArray[np.float64]) -> tuple[float, float]:
+    """The mean of values (q,), and its standard error over their owners, who have `count` each."""
+    sums = np.bincount(owner, value)
+    mean = float(sums.sum() / count.sum())
+    error = float(np.sqrt(((sums - mean * count) ** 2).sum()) / count.sum())
+    return mean, error * float(np.sqrt(len(count) / (len(count) - 1)))
+
+
 def sender_effects(
     estimator: ReadingsEstimator,
     visible: EventTable,
@@ -264,7 +278,8 @@ def sender_effects(
     scaled = (value - estimator.scaler_.mean[codes]) / estimator.scaler_.scale[codes]
     predicted = answers[:, middle].astype(np.float64)
     sensors = estimator.scaler_.sensors
-    without = np.tile(predicted[:, None], (1, len(sensors)))
+    without, dealt = (np.tile(predicted[:, None], (1, len(sensors))) for _ in range(2))
+    rng = np.random.default_rng([seed, 1])
     sensor = np.array(queries.table.sensors)[np.asarray(queries.table.sensor[queries.table.rows()])]
     for u, name in enumerate(sensors):
         if progress is not None:
@@ -272,9 +287,12 @@ def sender_effects(
         asked = np.flatnonzero(codes != u)
         if not (sensor == name).any() or not len(asked):
             continue
-        table = queries.table.where(sensor != name)
-        part = QueryTable(table, queries.sample[asked], queries.sensor[asked], queries.time[asked])
-        without[asked, u] = estimator._quantiles(part)[0][:, middle]
+        for table, changed in (
+            (queries.table.where(sensor != name), without),
+            (_dealt_anew(queries.table, sensor == name, rng), dealt),
+        ):
+            part = QueryTable(table, queries.sample[asked], queries.sensor[asked], queries.time[asked])
+            changed[asked, u] = estimator._quantiles(part)[0][:, middle]
     ids, owner, sample, start = _owners(queries, queries.table if windows_of is None else windows_of, estimator)
     return SenderEffects(
         sensors,
@@ -283,11 +301,25 @@ def sender_effects(
         codes,
         np.abs(predicted - scaled),
         np.abs(without - scaled[:, None]),
+        np.abs(dealt - scaled[:, None]),
         np.abs(without - predicted[:, None]),
         sample,
         start,
         table_groups(queries.table),
     )
+
+
+def _dealt_anew(table: EventTable, chosen: NDArray[np.bool_], rng: np.random.Generator) -> EventTable:
+    """The table with the values of the chosen readings shifted among them as a ring, by a tenth of them at least.
+
+    Neighbouring readings keep their order, so that a series still looks like one.
+    """
+    rows = table.rows()[chosen]
+    least = len(rows) // 10
+    shift = int(rng.integers(max(1, least), max(2, len(rows) - least)))
+    value = np.array(table.value)
+    value[rows] = np.roll(value[rows], shift)
+    return replace(table, value=value)
 
 
 def _owners(
