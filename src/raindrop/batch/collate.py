@@ -22,6 +22,7 @@ from raindrop.table.event_table import EventTable
 Positions = NDArray[np.int64]
 MAX_SAMPLES = 512  # in one batch when no gradient is needed
 GRAPH_ARRAYS = 16  # of the arrays that a batch takes, about one in so many is sensors x sensors for each sample
+MIN_WIDTH = 64  # numbers that a model has for each reading or timestamp, however few sensors there are
 MAX_CELLS = 1 << 23  # readings x sensors, and padded times x sensors, that are worked on at once (32 MB per array)
 
 
@@ -158,9 +159,10 @@ class Collator(BatchSource):
     def cells(self, positions: Positions) -> NDArray[np.int64]:
         """Readings x sensors for models on flat readings; samples x longest series x sensors for those on a grid.
 
-        Sensor graphs have sensors x sensors for each sample, in few arrays: they count where there are many sensors.
+        Few sensors count as MIN_WIDTH. Sensor graphs have sensors x sensors for each sample, in few arrays: they count
+        where there are many sensors.
         """
-        number, width = np.arange(1, len(positions) + 1), len(self.scaler.sensors)
+        number, width = np.arange(1, len(positions) + 1), max(len(self.scaler.sensors), MIN_WIDTH)
         flat = np.cumsum(self.table.count[positions])
         padded = np.maximum.accumulate(self.num_times[positions]) * number
         return np.maximum(np.maximum(flat, padded), number * (width // GRAPH_ARRAYS)) * width

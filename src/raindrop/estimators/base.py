@@ -36,8 +36,9 @@ from raindrop.training import distributed
 from raindrop.training.callbacks import board_of
 from raindrop.training.distill import soft_targets
 from raindrop.training.loop import train
+from raindrop.training.memory import require_room, require_room_for_weights
 from raindrop.training.progress import note
-from raindrop.training.scoring import require_room, require_room_for_weights, scores_of
+from raindrop.training.scoring import scores_of
 from raindrop.version import VERSION
 
 SOFT_TARGETS = "soft_targets.safetensors"  # in a run's folder: what its trees predicted, kept for a resumed run

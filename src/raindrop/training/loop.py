@@ -28,8 +28,9 @@ from raindrop.training import distributed
 from raindrop.training.callbacks import CallbackList, check_callbacks
 from raindrop.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from raindrop.training.config import Plan, TrainConfig
+from raindrop.training.memory import require_room
 from raindrop.training.progress import bar
-from raindrop.training.scoring import require_room, scores_of
+from raindrop.training.scoring import scores_of
 
 _ADVICE = "Lower train.learning_rate, set train.max_grad_norm=1, or look for extreme values with 'raindrop inspect'."
 

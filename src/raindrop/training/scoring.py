@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 
 import numpy as np
@@ -10,17 +10,11 @@ import torch
 from torch import Tensor
 
 from raindrop.batch.batch import Batch
-from raindrop.batch.collate import MAX_CELLS, BatchSource, in_order
-from raindrop.hardware import require_memory
+from raindrop.batch.collate import BatchSource, in_order
 from raindrop.models.base import Model, Output
 from raindrop.training import distributed
+from raindrop.training.memory import require_room
 from raindrop.training.progress import bar
-
-SCORING_BYTES, TRAINING_BYTES = 32, 96  # for each cell of one item that is larger than MAX_CELLS
-SCORING_READING, TRAINING_READING = 1000, 1700  # for each reading, however few sensors there are
-COPIES = 6  # of the weights in training: gradients, two moments, their average, the best ones, a copy to exchange
-MANY_SENSORS = 500  # from which on weights may be many
-SMALL = 100 << 20  # bytes that are not worth a look at the memory
 
 
 def evaluating(model: Model, device: str) -> None:
@@ -30,41 +24,6 @@ def evaluating(model: Model, device: str) -> None:
     tensor = next(chain(model.parameters(), model.buffers()), None)
     if tensor is not None and tensor.device != torch.device(device):
         model.to(device)
-
-
-def require_room_for_weights(make: Callable[[], Model], sensors: int) -> None:
-    """Raise before a model is made whose weights, with their copies in training, are more than the memory holds."""
-    if sensors < MANY_SENSORS:
-        return
-    with torch.device("meta"):  # shapes without memory
-        needed = COPIES * sum(4 * parameter.numel() for parameter in make().parameters())
-    if needed >= SMALL:
-        require_memory(
-            needed,
-            f"Training a model of a table of {sensors:,} sensors, for its weights alone,",
-            "Leave out sensors that say little, or use the model 'trees', which has no weights.",
-        )
-
-
-def require_room(model: Model, data: BatchSource, *, gradients: bool) -> None:
-    """Raise before memory runs out where one item alone is more than the memory holds, by an estimate.
-
-    Batches are cut so that they stay below MAX_CELLS; what is left are items that are larger by themselves.
-    """
-    readings, cells = data.largest()
-    by_cell, by_reading = (TRAINING_BYTES, TRAINING_READING) if gradients else (SCORING_BYTES, SCORING_READING)
-    of_items = max(cells * by_cell if cells > MAX_CELLS else 0, readings * by_reading) if model.needs_cells else 0
-    of_weights = COPIES * sum(4 * parameter.numel() for parameter in model.parameters()) if gradients else 0
-    if of_items + of_weights < SMALL:
-        return
-    sensors = len(data.scaler.sensors)
-    require_memory(
-        of_items + of_weights,
-        f"{'Training on' if gradients else 'Scoring'} the largest sample, with {readings:,} readings of a table of "
-        f"{sensors:,} sensors,",
-        "Cut long samples into shorter ones, leave out sensors that say little, or use the model 'trees', whose memory "
-        "does not grow with readings times sensors.",
-    )
 
 
 def run_model(

@@ -1,0 +1,147 @@
+"""How much memory a model will take, estimated before it is taken."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from raindrop.batch.batch import Batch
+from raindrop.batch.collate import MAX_CELLS, BatchSource
+from raindrop.hardware import require_memory
+from raindrop.models.base import Model
+
+SCORING_BYTES, TRAINING_BYTES = 32, 96  # per cell of an item of more than MAX_CELLS
+LONG = 10_000  # readings of an item, from which on the model is tried on its first readings
+TRIED = (250, 500, 1000, 2000)  # readings
+FLOOR = 500  # bytes per reading: the batch itself, and arrays outside torch
+NODE = 1000  # bytes of an operation that is remembered for its gradient, besides its tensors
+MARGIN = 1.5  # memory is taken in larger pieces than tensors need, and some of it outside torch
+COPIES = 6  # of the weights in training: gradients, two moments, their average, the best ones, a copy to exchange
+MANY_SENSORS = 500  # from which on there may be many weights
+SMALL = 100 << 20  # bytes that are always taken without asking
+
+
+def require_room_for_weights(make: Callable[[], Model], sensors: int) -> None:
+    """Raise before a model is made whose weights, with their copies in training, are more than the memory holds."""
+    if sensors < MANY_SENSORS:
+        return
+    with torch.device("meta"):  # shapes without memory
+        needed = COPIES * sum(4 * parameter.numel() for parameter in make().parameters())
+    if needed >= SMALL:
+        require_memory(
+            needed,
+            f"Training a model of a table of {sensors:,} sensors, for its weights alone,",
+            "Leave out sensors that say little, or use the model 'trees', which has no weights.",
+        )
+
+
+def require_room(model: Model, data: BatchSource, *, gradients: bool) -> None:
+    """Raise before memory runs out where one item alone is more than the memory holds, by an estimate.
+
+    Batches are cut so that they stay below MAX_CELLS; what is left are items that are larger by themselves.
+    """
+    readings, cells = data.largest()
+    needed = 0.0
+    if model.needs_cells and cells > MAX_CELLS:
+        needed = cells * (TRAINING_BYTES if gradients else SCORING_BYTES)
+    if model.needs_cells and readings > LONG:
+        longest = data.batch(np.array([int(np.argmax(data.lengths))]))
+        if longest.queries is None:
+            needed = memory_of_long_item(model, longest, gradients=gradients)
+    if gradients:
+        needed += COPIES * sum(4 * parameter.numel() for parameter in model.parameters())
+    if needed < SMALL:
+        return
+    require_memory(
+        needed,
+        f"{'Training on' if gradients else 'Scoring'} the largest sample, with {readings:,} readings of a table of "
+        f"{len(data.scaler.sensors):,} sensors,",
+        "Cut long samples into shorter ones, leave out sensors that say little, or use the model 'trees', whose memory "
+        "does not grow with readings times sensors.",
+    )
+
+
+def memory_of_long_item(model: Model, item: Batch, *, gradients: bool) -> float:
+    """Bytes that one item will take, extrapolated from its first readings.
+
+    A copy of the model is run on the first 250, 500, 1,000 and 2,000 readings. What it takes at most grows in a line
+    from there on, or in a parabola where growth rises all along: some models attend from every time to every other.
+    """
+    n, total = np.array(TRIED, dtype=float), len(item.value)
+    peak = np.array([_peak(model, _first(item, some), gradients=gradients) for some in TRIED], dtype=float)
+    slope = np.diff(peak) / np.diff(n)
+    bend = float((np.diff(slope) / (n[2:] - n[:-2])).min())  # a step where work is cut into chunks is in one of them
+    if bend * n[-1] < 0.1 * slope[-1]:
+        bend = 0.0
+    rest = total - n[-1]
+    grown = max(slope[-1], 0.0) * rest + bend * rest * (total - n[-2])
+    return float(max(MARGIN * (peak[-1] + grown), FLOOR * total))
+
+
+def _first(item: Batch, readings: int) -> Batch:
+    """The first readings of the one item of a batch."""
+    steps = int(item.step[readings - 1]) + 1
+    return replace(
+        item,
+        value=item.value[:readings],
+        sensor=item.sensor[:readings],
+        step=item.step[:readings],
+        time=item.time[:steps],
+        step_sample=item.step_sample[:steps],
+    )
+
+
+def _peak(model: Model, item: Batch, *, gradients: bool) -> int:
+    """The most bytes that are alive at a time while a copy of the model works on an item, on the model's device."""
+    copy = deepcopy(model)
+    copy.train(gradients)
+    item = item.to(next((tensor.device for tensor in copy.parameters()), torch.device("cpu")))
+    with torch.random.fork_rng(devices=[]), torch.set_grad_enabled(gradients), _LiveTensors() as live:
+        output = copy(item)  # not score_batch, which may take another way for short items
+        remembered = NODE * live.operations if gradients else 0
+        if gradients:
+            (output.scores.sum() + output.penalty).backward()
+        peak: int = live.peak + remembered
+        return peak
+
+
+class _LiveTensors(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts the operations, and the bytes of all tensors that are alive, with their maximum."""
+
+    operations: int
+    peak: int
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.operations = self.bytes = self.peak = 0
+        self._storages: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.operations += 1
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, Tensor):
+                self._count(tensor.untyped_storage())
+        return result
+
+    def _count(self, storage: torch.UntypedStorage) -> None:
+        place, size = storage._cdata, storage.nbytes()
+        if place in self._storages:
+            return
+        self._storages.add(place)
+        self.bytes += size
+        self.peak = max(self.peak, self.bytes)
+        weakref.finalize(storage, self._forget, place, size)
+
+    def _forget(self, place: int, size: int) -> None:
+        self._storages.discard(place)
+        self.bytes -= size
