@@ -226,6 +226,9 @@ def test_the_list_of_sensors_must_name_every_sensor_once():
         "Add them to the list, or drop their rows."
     )
     assert refused_frames(sensors=["HR", "Temp", "HR"]) == "sensors=[...] names 'HR' twice; remove one of them."
+    assert refused_frames(sensors=["HR", "Temp", ""]) == (
+        "sensors=[...] has an empty name at position 3; every sensor needs a name."
+    )
 
 
 @pytest.mark.parametrize(

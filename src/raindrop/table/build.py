@@ -251,6 +251,10 @@ def sensor_names(
         return tuple(present)
     names = to_name_tuple(sensors, "sensors")
     require_printable(names, "sensor names", "sensors=[...]")
+    if "" in names:
+        raise DataError(
+            f"sensors=[...] has an empty name at position {names.index('') + 1}; every sensor needs a name."
+        )
     if len(set(names)) != len(names):
         repeated = next(name for name in names if names.count(name) > 1)
         raise DataError(f"sensors=[...] names '{repeated}' twice; remove one of them.")

@@ -81,6 +81,12 @@ def test_a_mistake_is_named(options, message):
     assert message in refused(EventTable.from_wide, WIDE, **options)
 
 
+@pytest.mark.parametrize("value", [None, 7.0])
+def test_a_column_without_a_name_is_refused_whether_it_has_values_or_not(value):
+    message = refused(EventTable.from_wide, {"": [value], "sample": ["a"], "time": [0], "HR": [80.0]})
+    assert "frame: column 1 of 4 has no name, so it is no sensor." in message
+
+
 def test_a_long_table_is_recognised():
     long = {"sample": ["a", "a"], "time": [0, 0], "sensor": ["x", "y"], "value": [1, 2]}
     assert "this is a long table" in refused(EventTable.from_wide, long)

@@ -37,6 +37,11 @@ def from_wide(
         sensors = [name for name in frame.columns if name not in (sample, time, *kept)]
     names = to_name_tuple(sensors, "sensors")
     require_columns(frame, {f"sensors[{name}]": name for name in names}, source)
+    if "" in names:
+        raise DataError(
+            f"{source}: column {frame.columns.index('') + 1} of {len(frame.columns)} has no name, so it is no sensor. "
+            "Name it, or leave it out if it is an index that was saved with the table."
+        )
     if not names:
         raise DataError(f"{source}: there is no column for a sensor besides {', '.join(map(repr, frame.columns))}.")
     _require_one_row_per_time(frame, sample, time, source)
