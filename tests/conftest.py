@@ -11,6 +11,7 @@ import pytest
 import torch
 from class_tasks import classes, labelled_collator
 from fork_server import use_fork_server
+from hypothesis import settings
 from random_tables import random_table
 
 from raindrop.batch.batch import Batch
@@ -23,6 +24,9 @@ THREADS = os.environ.get("RAINDROP_TEST_THREADS", "1")
 os.environ["OMP_NUM_THREADS"] = THREADS  # processes that a test starts compute exactly as this one does
 LONGEST = ("test_site.py", "test_packaging.py")  # few tests, and each takes long
 use_fork_server(dict(os.environ))
+# The same examples in every run, so that a red run can be repeated; `--hypothesis-profile=default` looks for new ones.
+settings.register_profile("fixed", derandomize=True)
+settings.load_profile("fixed")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -9,7 +9,7 @@ from closeness import assert_close
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raindrop.batch.collate import Collator, bounded, plan_batches
+from raindrop.batch.collate import MIN_WIDTH, Collator, bounded, plan_batches
 from raindrop.batch.ragged import BLOCK_SIZE, Blocks, Segments
 from raindrop.batch.scaling import Scaler
 from raindrop.errors import ConfigError, DataError
@@ -413,18 +413,18 @@ def test_runs_of_samples_are_bounded_by_what_a_model_allocates(monkeypatch):
         np.repeat(np.arange(8), length), np.concatenate([np.arange(n) for n in length]), ["x"] * 61, np.zeros(61)
     )
     data = Collator(table, Scaler.fit(table))
-    monkeypatch.setattr("raindrop.batch.collate.MAX_CELLS", 12)
+    monkeypatch.setattr("raindrop.batch.collate.MAX_CELLS", 12 * MIN_WIDTH)
     runs = [run.tolist() for run in bounded(data, np.arange(8))]
     assert runs == [[0, 1], [2], [3, 4, 5, 6], [7]]  # a padded grid of 40 steps would hold only one sample
     assert [run.tolist() for run in bounded(data, np.array([7, 2, 0]), 2)] == [[7], [2], [0]]
     assert list(bounded(data, np.arange(0))) == []
 
 
-def test_more_sensors_mean_fewer_samples_at_once(monkeypatch):
-    monkeypatch.setattr("raindrop.batch.collate.MAX_CELLS", 60)
+def test_more_sensors_mean_fewer_samples_at_once_and_few_count_as_some(monkeypatch):
+    monkeypatch.setattr("raindrop.batch.collate.MAX_CELLS", 6 * MIN_WIDTH)
     sizes = {}
-    for sensors in (2, 10):
+    for sensors in (2, 10, 96):
         names = [f"s{at}" for at in range(sensors)]
         table = EventTable.from_columns(np.arange(20), np.zeros(20), ["s0"] * 20, np.zeros(20), sensors=names)
         sizes[sensors] = max(len(run) for run in bounded(Collator(table, Scaler.fit(table)), np.arange(20)))
-    assert sizes == {2: 20, 10: 6}
+    assert sizes == {2: 6, 10: 6, 96: 1}

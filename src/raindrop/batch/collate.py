@@ -162,10 +162,10 @@ class Collator(BatchSource):
         Few sensors count as MIN_WIDTH. Sensor graphs have sensors x sensors for each sample, in few arrays: they count
         where there are many sensors.
         """
-        number, width = np.arange(1, len(positions) + 1), max(len(self.scaler.sensors), MIN_WIDTH)
+        number, sensors = np.arange(1, len(positions) + 1), len(self.scaler.sensors)
         flat = np.cumsum(self.table.count[positions])
         padded = np.maximum.accumulate(self.num_times[positions]) * number
-        return np.maximum(np.maximum(flat, padded), number * (width // GRAPH_ARRAYS)) * width
+        return np.maximum(np.maximum(flat, padded), number * (sensors // GRAPH_ARRAYS)) * max(sensors, MIN_WIDTH)
 
     def part(self, positions: Positions) -> Self:
         part = copy(self)
