@@ -28,19 +28,19 @@ BLUE, GREY = "#3b6ea5", "#9aa5b1"
 
 @dataclass(frozen=True)
 class Missingness:
-    """How well missingness alone predicts the label: AUROC of trees that see counts and times but no value."""
+    """How well missingness alone predicts the label: AUROC of trees that use counts and times but no values."""
 
     auroc: float | None
     samples: int
     reason: str = ""
     """Why `auroc` is None."""
     sensors: int = 0
-    """How many sensors' counts the trees see one by one, the most frequent ones."""
+    """The number of sensors with a feature of their own, the most frequent ones."""
 
 
 @dataclass(frozen=True, repr=False)
 class Overview:
-    """What `raindrop inspect` shows."""
+    """The statistics that `raindrop inspect` shows."""
 
     samples: int
     samples_without_readings: int
@@ -131,7 +131,7 @@ def missingness_sentence(info: Overview) -> str:
 
 
 def summary_rows(info: Overview) -> dict[str, str]:
-    """What is said of the table as a whole, by what it is about."""
+    """Facts about the table as a whole, by title."""
     empty = f" ({info.samples_without_readings:,} without a reading)" if info.samples_without_readings else ""
     unit = info.time_unit
     return {
