@@ -53,7 +53,7 @@ def num_hidden(share: float, num_sensors: int) -> int:
 
 
 def hold_out_readings(table: EventTable, share: float, *, seed: int = 0) -> tuple[EventTable, pl.DataFrame]:
-    """Hide a random share of all readings: the table without them, and a frame (sample, time, sensor, value) of them."""
+    """Hide a random share of all readings: the table without them, and the hidden readings as a frame."""
     table = _measured(table)
     _require_share(share)
     return _hold_out(table, np.random.default_rng(check_seed(seed)).random(table.num_readings) < share)
