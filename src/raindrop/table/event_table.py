@@ -221,8 +221,7 @@ class EventTable(Constructors):
         return np.repeat(start - (ends - count), count) + np.arange(ends[-1] if len(ends) else 0)
 
     def blocks(self) -> Iterator[EventTable]:
-        """The table in blocks of consecutive samples with a bounded number of readings; a single one if it is not
-        large.
+        """The table in blocks of consecutive samples with a bounded number of readings; one block if it is not large.
 
         If the table is on disk, the memory of a block is released when the next one is requested.
         """

@@ -137,8 +137,7 @@ def read_info(folder: Path) -> TableInfo | None:
 
 
 def replaceable_files(folder: Path, beside: Collection[str] = ()) -> set[str]:
-    """The files of a table in a folder and those written `beside` it, which `write` may replace; empty if there are
-    none.
+    """The files of a table in a folder and those written `beside` it: what `write` may replace. Empty if none.
 
     A folder without a readable `table.json` was not written by this library.
     """

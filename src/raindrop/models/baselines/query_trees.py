@@ -1,5 +1,4 @@
-"""Boosted trees that answer queries, with the same inputs as Raindrop: decaying averages of a sensor and its
-neighbours.
+"""Boosted trees that answer queries, from Raindrop's inputs: decaying averages of a sensor and its neighbours.
 
 The trees correct the linear interpolation of the sensor's own readings. Neighbours are the sensors whose readings at
 the same time correlate most with the sensor's own.

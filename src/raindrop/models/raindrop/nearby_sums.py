@@ -31,8 +31,7 @@ class SenderSums:
     def __init__(
         self, batch: Batch, near: Neighbours, *, lines: int, before_only: bool = False, edges: Tensor | None = None
     ):
-        """The first `lines` heads see the interpolation between the readings before and after, the others the one
-        before.
+        """The first `lines` heads see the interpolation of the readings before and after, the others the one before.
 
         With `before_only` all see the reading before. edges (b, u, v) scale contents, and 0 removes a sender.
         """
