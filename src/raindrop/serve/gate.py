@@ -1,4 +1,4 @@
-"""The gate in front of every address: who may pass, what goes into the log, which headers go out, how errors look."""
+"""Middleware for every address: access control, logging, response headers, and error responses."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ HEADERS = (
 
 
 def needed_scope(method: str, path: str) -> str:
-    """The scope that a request needs; empty where everybody may ask."""
+    """The scope that a request needs; empty if it needs none."""
     if path in OPEN or path.startswith(OPEN_FOLDER):
         return ""
     if path == "/metrics":
@@ -58,7 +58,7 @@ def needed_scope(method: str, path: str) -> str:
 
 
 def error_response(error: RequestError, path: str) -> Response:
-    """An error as JSON: {"error": {"code", "message"}}, or as the V2 protocol has it, {"error": message}."""
+    """An error as JSON: {"error": {"code", "message"}}, or in the V2 protocol {"error": message}."""
     content: Any = {"error": {"code": error.code, "message": error.message}}
     if path.startswith("/v2"):
         content = {"error": error.message, "code": error.code}
@@ -69,7 +69,7 @@ def error_response(error: RequestError, path: str) -> Response:
 
 
 class Gate:
-    """Wraps the application; every request passes here first and last."""
+    """Wraps the application; every request and response passes through it."""
 
     def __init__(
         self,
@@ -82,13 +82,13 @@ class Gate:
         route_of: Callable[[Scope], str],
         header_bytes: int,
     ):
-        """hosts: names by which a browser may reach the service, against websites that pretend to be it; None: any."""
+        """hosts: host names that are accepted, against DNS rebinding; None: any."""
         self.app, self.tokens, self.log, self.metrics = app, tokens, log, metrics
         self.hosts = None if hosts is None else frozenset(name.lower() for name in hosts)
         self.route_of, self.header_bytes = route_of, header_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request pass, or answer it."""
+        """Pass a request on, or reject it."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
@@ -129,7 +129,7 @@ class Gate:
             self._count(scope, told, status, sent, time.perf_counter() - started, request_id)
 
     def _refusal(self, scope: Scope) -> RequestError | None:
-        """Why a request may not pass; None where it may."""
+        """Why a request is rejected; None if it is not."""
         request = Request(scope)
         size = sum(len(name) + len(value) + 4 for name, value in scope["headers"])
         if size + len(scope.get("raw_path") or b"") + len(scope["query_string"]) > self.header_bytes:

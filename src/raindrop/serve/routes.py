@@ -1,4 +1,4 @@
-"""The addresses of the service, and the application that has them. What they take and give is in openapi.py."""
+"""The addresses of the service, and the application that has them. openapi.py describes their inputs and outputs."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def create_app(service: Service) -> ASGIApp:
 
 
 def _add_routes(app: FastAPI, service: Service) -> None:
-    """Every address; what they take and give is described in openapi.py."""
+    """Add all addresses; openapi.py describes their inputs and outputs."""
 
     @app.post("/v1/predict", **described("predict"))
     async def predict(request: Request) -> Response:

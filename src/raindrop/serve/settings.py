@@ -1,4 +1,4 @@
-"""The settings of a stream: how late readings may come, which of them count, and which samples are let go."""
+"""The settings of a stream: how late readings may arrive, which of them count, and when samples are dropped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BeforeReference = Literal["error", "keep"]
 
 @dataclass(frozen=True, kw_only=True)
 class StreamSettings:
-    """The arguments of a Stream beside its model, checked."""
+    """The validated arguments of a Stream, except its model."""
 
     lateness: float | None = None
     late: Late = "error"
