@@ -100,7 +100,7 @@ class _Files:
     def explained(self, error: RowError, row: int) -> DataError:
         """The error about a part of the rows, with the place of its first `row` in the files."""
         count = f"{error.count:,} or more" if error.count < self.total else f"{error.count:,}"
-        return DataError(error.told(f"{count} of {self.total:,} rows", self.place(row)))
+        return DataError(error.message_with(f"{count} of {self.total:,} rows", self.place(row)))
 
 
 class _Preparation:

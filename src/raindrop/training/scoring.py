@@ -1,4 +1,4 @@
-"""Running a trained model over a table, without gradients."""
+"""Run a trained model over a table, without gradients."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from raindrop.models.base import Model, Output
 from raindrop.training import distributed
 from raindrop.training.progress import bar
 
-SCORING_BYTES, TRAINING_BYTES = 32, 96  # for each cell of one item that is larger than MAX_CELLS
-SCORING_READING, TRAINING_READING = 1000, 1700  # for each reading, however few sensors there are
+SCORING_BYTES, TRAINING_BYTES = 32, 96  # per cell of an item that is larger than MAX_CELLS
+SCORING_READING, TRAINING_READING = 1000, 1700  # per reading, however few sensors there are
 COPIES = 6  # of the weights in training: gradients, two moments, their average, the best ones, a copy to exchange
-MANY_SENSORS = 500  # from which on weights may be many
-SMALL = 100 << 20  # bytes that are not worth a look at the memory
+MANY_SENSORS = 500  # with fewer, the weights are not checked
+SMALL = 100 << 20  # bytes; smaller amounts are not checked
 
 
 def evaluating(model: Model, device: str) -> None:
-    """Put a model on a device and in evaluation mode, where it is not yet: going through all modules takes a while."""
+    """Put a model on a device and in evaluation mode, unless it already is: walking through all modules is slow."""
     if model.training or model.network.training:
         model.eval()
     tensor = next(chain(model.parameters(), model.buffers()), None)
@@ -33,7 +33,7 @@ def evaluating(model: Model, device: str) -> None:
 
 
 def require_room_for_weights(make: Callable[[], Model], sensors: int) -> None:
-    """Raise before a model is made whose weights, with their copies in training, are more than the memory holds."""
+    """Raise before creating a model whose weights, with their copies in training, exceed the memory."""
     if sensors < MANY_SENSORS:
         return
     with torch.device("meta"):  # shapes without memory
@@ -47,9 +47,9 @@ def require_room_for_weights(make: Callable[[], Model], sensors: int) -> None:
 
 
 def require_room(model: Model, data: BatchSource, *, gradients: bool) -> None:
-    """Raise before memory runs out where one item alone is more than the memory holds, by an estimate.
+    """Raise before memory runs out if a single item exceeds the memory, by an estimate.
 
-    Batches are cut so that they stay below MAX_CELLS; what is left are items that are larger by themselves.
+    Batches are cut to stay below MAX_CELLS, so only items that exceed it by themselves need a check.
     """
     readings, cells = data.largest()
     by_cell, by_reading = (TRAINING_BYTES, TRAINING_READING) if gradients else (SCORING_BYTES, SCORING_READING)
@@ -77,7 +77,7 @@ def run_model(
     with bar(show, len(data), "predicting") as update:
         for host_batch in in_order(data):
             batch = host_batch.to(device)
-            with torch.inference_mode():  # never across a yield: it would stay on in the caller's code
+            with torch.inference_mode():  # never across a yield: it would stay active in the caller's code
                 output = model(batch)
             yield batch, output
             done += batch.num_samples
@@ -99,7 +99,7 @@ def _scored(model: Model, data: BatchSource, device: str, *, show: bool = False)
 
 
 def scores_of(model: Model, data: BatchSource, device: str = "cpu", *, show: bool = False) -> Tensor:
-    """(items, output) on the CPU; several processes share the work, and each gets all of it."""
+    """(items, output) on the CPU; several processes share the work, and each gets the full result."""
     if not len(data):
         raise ValueError("there are no samples to score")
     if distributed.size() == 1:
