@@ -205,7 +205,7 @@ class Past:
         return rarest
 
     def surrogate_rows(self, rows: Rows, rng: np.random.Generator) -> Rows:
-        """Rows at which to look up a surrogate of a sender: its readings keep their order, not their relation to others.
+        """Rows at which to look up a surrogate of a sender: its readings keep their order, but not their partners.
 
         In a table of many samples they are those of another sample; in a table of a few long series, those of a moment
         at least a tenth of the series away, with the series treated as circular.
