@@ -87,7 +87,9 @@ def _usual_threads() -> set[int]:
 def check_threads(threads: int | None) -> None:
     """Raise unless it is a valid number of threads, or None."""
     if threads is not None and (not isinstance(threads, int) or threads < 1):
-        raise ConfigError(f"threads={threads!r}: a number of threads from 1 on, or None to let the library choose.")
+        raise ConfigError(
+            f"threads={threads!r}: must be a whole number of at least 1, or None to let the library choose."
+        )
 
 
 def available_memory() -> int | None:

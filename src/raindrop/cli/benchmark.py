@@ -76,7 +76,7 @@ def benchmark(
     if not tables:
         raise ConfigError(f"Which table? There are: {', '.join(shipped_tables())}.")
     if workers < 1 or (workers > 1 and not HAS_LOCKS):
-        raise ConfigError(f"--workers {workers}: at least 1, and more than 1 only where files can be locked.")
+        raise ConfigError(f"--workers {workers}: at least 1, and more than 1 needs a system with file locks.")
     if engine == "ray":
         from raindrop.scale.ray_session import import_ray
 

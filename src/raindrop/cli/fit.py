@@ -89,7 +89,7 @@ def _print_ranking(result: AutoResult) -> None:
     console.print(rows)
     console.print(f"judged on {escape(result.judged_on)}")
     if result.skipped:
-        console.print(f"not tried for want of time: {', '.join(result.skipped)}")
+        console.print(f"skipped for lack of time: {', '.join(result.skipped)}")
     best = result.best
     assert best is not None  # otherwise there is no result
     if len(result.candidates) > 2:

@@ -65,7 +65,7 @@ def importances(
     console.print(rows)
     if len(frame) > SHOWN:
         console.print(f"and {len(frame) - SHOWN:,} more" + ("" if out else "; --out FILE writes all of them"))
-    console.print(f"on {len(chosen):,} samples; sensors that say the same hide each other's importance")
+    console.print(f"on {len(chosen):,} samples; sensors with the same information hide each other's importance")
     if out is not None:
         write_frame(frame, out)
         console.print(f"wrote {len(frame):,} rows to {escape(str(out))}")

@@ -44,7 +44,7 @@ def monitor(
     from raindrop.report.drift_page import check_drift_path, write_drift_page
 
     if not 0 < alpha < 1:
-        raise ConfigError(f"--alpha {alpha:g}: a chance lies above 0 and below 1.")
+        raise ConfigError(f"--alpha {alpha:g}: must lie above 0 and below 1.")
     if out is not None:
         refuse_to_overwrite(out) if out.suffix == ".json" else check_drift_path(out)
     model = load(run)

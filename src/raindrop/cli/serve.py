@@ -107,7 +107,7 @@ def serve(
     if not runs:
         raise ConfigError("Which run? Name at least one folder that 'raindrop train' wrote.")
     if workers < 1 or threads < 1:
-        raise ConfigError("--workers and --threads are whole numbers from 1 on.")
+        raise ConfigError("--workers and --threads must be whole numbers of at least 1.")
     address = Address(host=host, port=port, certificate=tls_certificate, private_key=tls_key)
     check_exposure(address, tokens is not None, without_tokens)
     if not address.is_loopback and tls_certificate is None:

@@ -112,7 +112,7 @@ def auto(
     search with the best model so far.
     """
     if not 0 < minutes < float("inf"):
-        raise ConfigError(f"minutes={minutes}: the time budget is a positive number of minutes.")
+        raise ConfigError(f"minutes={minutes}: the time budget must be a positive number of minutes.")
     if run is not None:
         refuse_to_overwrite(Path(run))
     labels = (label,) if isinstance(label, str) else tuple(label or ())

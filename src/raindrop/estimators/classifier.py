@@ -116,7 +116,7 @@ class Classifier(ClassifierMixin, SampleEstimator):  # type: ignore[misc]
     ) -> ClassPredictions:
         """Sample ids with the probability of every class; with `coverage` also prediction sets, and when to abstain."""
         if coverage is None and by_class:
-            raise ConfigError("by_class says which coverage is meant, so it needs one, for example coverage=0.9.")
+            raise ConfigError("by_class needs a coverage, for example coverage=0.9.")
         probability = self.predict_proba(X)
         sets = None if coverage is None else self._sets(probability, coverage, by_class)
         return ClassPredictions(X.ids, self.classes_, probability, sets, self.task_.decide(probability))
@@ -162,7 +162,9 @@ class Classifier(ClassifierMixin, SampleEstimator):  # type: ignore[misc]
 
     def _check_arguments(self) -> None:
         if not isinstance(self.label, str | None):
-            raise ConfigError("label: a class is one column; several are for multi-label tasks and regression.")
+            raise ConfigError(
+                "label: a classifier predicts one column; use a MultiLabelClassifier or a Regressor for several."
+            )
         if self.calibrate not in METHODS:
             raise ConfigError(f"Unknown calibration '{self.calibrate}': {suggest(str(self.calibrate), METHODS)}")
         check_rule(self.threshold)

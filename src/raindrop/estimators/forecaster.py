@@ -125,10 +125,10 @@ class Forecaster(ReadingsEstimator):
             or not 0 < self.horizon <= LARGEST
         ):
             raise ConfigError(
-                f"horizon={self.horizon!r}: how far to forecast is a positive number in the table's unit."
+                f"horizon={self.horizon!r}: the horizon must be a positive number in the table's time unit."
             )
         if isinstance(self.cutoff, (int, float)) and not abs(self.cutoff) <= LARGEST:
-            raise ConfigError(f"cutoff={self.cutoff!r}: a finite time, the name of a column, or None.")
+            raise ConfigError(f"cutoff={self.cutoff!r}: must be a finite time, the name of a column, or None.")
 
     def _horizon(self) -> float | None:
         return float(self.horizon)

@@ -48,7 +48,7 @@ def guess_task(table: EventTable, labels: Sequence[str] = (), task: str | None =
             return Guess("regression", names, f"{len(names)} quantities")
         wrong = next(c.name for c in columns if not (_is_yes_or_no(c) or c.dtype.is_numeric()))
         raise ConfigError(
-            f"Several labels are all yes/no or all numbers; '{wrong}' is neither. Give one label, or name the task."
+            f"Several labels must be all yes/no or all numbers; '{wrong}' is neither. Give one label, or name the task."
         )
     (column,) = columns
     known = column.drop_nulls()

@@ -55,7 +55,9 @@ def importances(
     if repeats < 1:
         raise ConfigError(f"repeats={repeats}: a sensor is permuted at least once.")
     if method == "permutation" and len(table) < 2:
-        raise DataError("Readings are exchanged between samples, so at least two are needed; or method='occlusion'.")
+        raise DataError(
+            "Readings are exchanged between samples, so at least two are needed; use method='occlusion' for one."
+        )
     task, truth = estimator.task_, estimator.truth(table)
     name = next(iter(task.metrics)) if metric is None else metric
     require_metric(name, {key: each for key, each in task.metrics.items() if each.weighted is not None})

@@ -76,7 +76,7 @@ class Imputer(ReadingsEstimator):
         table = self._with_all_sensors(X)
         if isinstance(at, str):
             if at != "gaps":
-                raise ConfigError(f"at='{at}': 'gaps', a list of times, or a frame of queries.")
+                raise ConfigError(f"at='{at}': must be 'gaps', a list of times, or a frame of queries.")
             queries = in_gaps(table, self._intervals_of(table))
         elif isinstance(at, Sequence | np.ndarray | pl.Series):
             queries = at_times(table, at, self.scaler_.observed_sensors)

@@ -48,7 +48,9 @@ def with_weights(table: EventTable, sample_weight: ArrayLike | None) -> EventTab
         return table
     weight = np.asarray(sample_weight, dtype=np.float64)
     if weight.shape != (len(table),) or not np.isfinite(weight).all() or (weight < 0).any() or not weight.any():
-        raise DataError(f"sample_weight: one finite number from 0 on for each of {len(table):,} samples, not all 0.")
+        raise DataError(
+            f"sample_weight: must be one finite number of at least 0 for each of {len(table):,} samples, not all 0."
+        )
     return replace(table, samples=table.samples.with_columns(pl.Series(WEIGHT, weight)))
 
 

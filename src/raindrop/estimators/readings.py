@@ -251,7 +251,9 @@ class ReadingsEstimator(Estimator):
         """(q,) sensor codes of training; raises for a sensor that had no reading there."""
         known = {name: at for at, name in enumerate(self.scaler_.sensors) if self.scaler_.observed[at]}
         codes = np.array([known.get(name, -1) for name in queries.table.sensors], dtype=np.int64)[queries.sensor]
-        queries.require(codes >= 0, "ask for a sensor without a training reading", "Ask for others.")
+        queries.require(
+            codes >= 0, "ask for a sensor without a training reading", "Ask for sensors that were read in training."
+        )
         return codes
 
     def _with_all_sensors(self, X: EventTable) -> EventTable:

@@ -213,7 +213,7 @@ class SenderEffects:
         first = np.isin(self.owner, half) if len(self.ids) > 1 else np.arange(len(self.owner)) % 2 == 0
         M = len(self.sensors)
         if M < 2:
-            raise ConfigError("There is one sensor alone, so there is no edge to cut.")
+            raise ConfigError("There is only one sensor, so there is no edge to cut.")
         strongest, random = [], []
         for v in range(M):
             learn, judge = first & (self.receiver == v), ~first & (self.receiver == v)

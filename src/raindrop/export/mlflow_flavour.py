@@ -76,7 +76,7 @@ class PyFunc:
         if isinstance(self.model, ReadingsEstimator):
             queries = frame.filter(asked).select("sample", "time", "sensor")
             if not len(queries):
-                raise DataError("Nothing is asked for: the rows to fill in are those without a value.")
+                raise DataError("There is nothing to predict: the rows to fill in are those without a value.")
             answers = self.model.readings_at(self._table(readings, statics), queries).frame()
         else:
             answers = self.model.predict_table(self._table(readings, statics)).frame()

@@ -83,8 +83,8 @@ class Exported(nn.Module):
             self.core = QueryCore(network, rounds)
         else:
             raise ConfigError(
-                f"A {type(estimator).__name__} of the model '{estimator.model}' cannot be exported; what can be are "
-                "classifiers, regressors and imputers of the model 'raindrop'."
+                f"A {type(estimator).__name__} of the model '{estimator.model}' cannot be exported; only "
+                "classifiers, regressors and imputers of the model 'raindrop' can be."
             )
         self.predict = Predictions(estimator.task_)
         self.inputs = QUERY_INPUTS if isinstance(self.core, QueryCore) else INPUTS

@@ -113,7 +113,7 @@ def compare_classes(
     maximum number, by default forty for each test.
     """
     if not 0 < q < 1:
-        raise ConfigError(f"q={q!r}: the share of false edges to allow lies between 0 and 1, such as 0.05.")
+        raise ConfigError(f"q={q!r}: the share of false edges to allow must lie between 0 and 1, such as 0.05.")
     classes, sizes = np.unique(labels, return_counts=True)
     if len(classes) < 2:
         raise DataError("A comparison of classes needs samples of at least two; all labels are the same.")

@@ -123,7 +123,7 @@ class SensorGraph:
     def __sub__(self, other: SensorGraph) -> SensorGraph:
         """The difference of two graphs of the same sensors."""
         if other.sensors != self.sensors:
-            raise DataError("Only graphs of the same sensors have a difference.")
+            raise DataError("Only graphs of the same sensors can be subtracted.")
         reason = self.empty_reason if self.is_empty and other.is_empty else "the two graphs are the same"
         return SensorGraph(self.sensors, self.weights - other.weights, f"{self.name} - {other.name}", reason)
 

@@ -75,7 +75,7 @@ class InformedGraph(SensorGraph):
             for sender, receiver, gain in lagged.select("sender", "receiver", "gain").iter_rows():
                 weights[position[sender], position[receiver]] = gain
         elif kind != "all":
-            raise ConfigError(f"kind='{kind}': 'all' or 'lagged'.")
+            raise ConfigError(f"kind='{kind}': must be 'all' or 'lagged'.")
         return SensorGraph(self.sensors, weights, f"{self.name}, all pairs")
 
     def edge_evidence(self) -> pl.DataFrame:
@@ -129,9 +129,9 @@ def _sensor_graph(
 def checked_table(table: EventTable, q: float, seed: int) -> EventTable:
     """The measured readings, with samples sorted by id; raises if no graph can be computed."""
     if not isinstance(table, EventTable):
-        raise DataError(f"A sensor graph is of an EventTable, not of {type(table).__name__}.")
+        raise DataError(f"A sensor graph needs an EventTable, not {type(table).__name__}.")
     if not isinstance(q, (int, float)) or not 0 < q < 1:
-        raise ConfigError(f"q={q!r}: the share of false edges to allow lies between 0 and 1, such as 0.05.")
+        raise ConfigError(f"q={q!r}: the share of false edges to allow must lie between 0 and 1, such as 0.05.")
     check_seed(seed)
     table = table.measured()
     if not table.num_readings:

@@ -93,7 +93,7 @@ class Without:
         """For each choice of replacement columns (n, k), with a `Regression`: (n,) squared errors."""
         regression, kept = self.ridge.system, self.kept
         if not isinstance(regression, Regression):
-            raise TypeError("Columns can be replaced where all rows are at hand.")
+            raise TypeError("Columns can only be replaced in a Regression, which keeps all rows.")
         new = np.concatenate(choices, axis=1)
         ends = np.cumsum([choice.shape[1] for choice in choices])
         held = [(new[fold].T @ regression.columns[fold], new[fold].T @ new[fold], new[fold].T @ regression.target[fold])

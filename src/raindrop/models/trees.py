@@ -131,7 +131,7 @@ class Trees(DirectModel):
         if trees is not None and self.output.shape != trees.shape:
             raise ValueError("not every one of its trees has a score that it adds to")
         if self.output.ndim != 1 or bool(((self.output < 0) | (self.output >= len(self.baseline))).any()):
-            raise ValueError(f"its trees are for other than {len(self.baseline)} scores")
+            raise ValueError(f"its trees are not for {len(self.baseline)} scores")
 
     # ---------------------------------------------------------------- predicting
 

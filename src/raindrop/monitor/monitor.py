@@ -29,7 +29,7 @@ class Monitor:
 
     def __init__(self, reference: Reference, *, window: int | None = None, seed: int = 0):
         if window is not None and window < 2:
-            raise ConfigError(f"window={window}: a number of samples from 2 on, or None.")
+            raise ConfigError(f"window={window}: must be a number of samples of at least 2, or None.")
         self.reference, self.window = reference, window
         self._rng = np.random.default_rng(seed)
         self._new_sensors: dict[str, None] = {}

@@ -133,7 +133,7 @@ class Journal:
             if attempt <= MAX_ATTEMPTS:
                 self._leave(trial, attempt)
             else:
-                self.fail(trial, f"its process ended {MAX_ATTEMPTS} times without a result, perhaps for want of memory")
+                self.fail(trial, f"its process ended {MAX_ATTEMPTS} times without a result, perhaps out of memory")
 
     def _leave(self, trial: FrozenTrial, attempt: int) -> None:
         """Queue the settings of a trial again, only once even if this is interrupted, and end it."""

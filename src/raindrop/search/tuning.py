@@ -55,11 +55,11 @@ def tune(
     if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
         raise ConfigError(f"trials={trials!r}: a search has at least 1 trial.")
     if minutes is not None and not 0 < minutes < math.inf:
-        raise ConfigError(f"minutes={minutes}: the time of a search is a positive number of minutes.")
+        raise ConfigError(f"minutes={minutes}: the time of a search must be a positive number of minutes.")
     if isinstance(processes, bool) or not isinstance(processes, int) or processes < 1:
         raise ConfigError(f"processes={processes!r}: a search has at least 1 process.")
     if processes > 1 and not HAS_LOCKS:
-        raise ConfigError(f"processes={processes}: more than 1 only where files can be locked.")
+        raise ConfigError(f"processes={processes}: more than 1 needs a system with file locks.")
     end = None if minutes is None else time.time() + 60 * minutes
     training, held_out = _split(estimator, X, validation)
     search = _plan(estimator, training, held_out, folder, trials, end)

@@ -312,9 +312,9 @@ class _failing_into:
             return False
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             return False
-        told = as_request_error(error)
-        place = place_of(error) if told.code == "internal" else ""
-        self.replies[self.job.number] = Reply(self.job.number, code=told.code, message=told.message, place=place)
+        failure = as_request_error(error)
+        place = place_of(error) if failure.code == "internal" else ""
+        self.replies[self.job.number] = Reply(self.job.number, code=failure.code, message=failure.message, place=place)
         return True
 
 

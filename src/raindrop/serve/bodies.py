@@ -133,7 +133,7 @@ def check_columns(columns: Columns, samples: dict[str, list[Cell]], limits: Limi
         lengths["sample"] = len(columns.sample)
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{name} {number:,}" for name, number in lengths.items())
-        raise RequestError("bad_request", f"The columns of the readings are equally long, but have: {listed}.")
+        raise RequestError("bad_request", f"The columns of the readings must be equally long, but have: {listed}.")
     if lengths["time"] > limits.readings:
         raise RequestError(
             "too_large",
@@ -164,7 +164,7 @@ def job_of(kind: Kind, content: Any, request: Request, limits: Limits) -> tuple[
             job.queries = _queries(content.queries, limits)
     elif isinstance(content, GraphBody):
         if not 1 <= content.edges <= 1_000:
-            raise RequestError("bad_request", "'edges' is a number from 1 to 1,000.")
+            raise RequestError("bad_request", "'edges' must be a number from 1 to 1,000.")
         job.edges = content.edges
     return job, number
 
@@ -176,5 +176,5 @@ def _queries(queries: Queries, limits: Limits) -> dict[str, list[Any]]:
         )
     sample = ["sample"] * len(queries.time) if queries.sample is None else queries.sample
     if not len(queries.time) == len(queries.sensor) == len(sample):
-        raise RequestError("bad_request", "The columns of the queries (sample, time, sensor) are equally long.")
+        raise RequestError("bad_request", "The columns of the queries (sample, time, sensor) must be equally long.")
     return {"sample": sample, "time": queries.time, "sensor": queries.sensor}

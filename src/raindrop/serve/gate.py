@@ -94,8 +94,8 @@ class Gate:
                 await self.app(scope, receive, send)
             return
         started = time.perf_counter()
-        told: dict[str, Any] = {}
-        scope.setdefault("state", {})["told"] = told
+        logged: dict[str, Any] = {}
+        scope.setdefault("state", {})["logged"] = logged
         path, status, sent = str(scope["path"]), 0, 0
         request_id = secrets.token_hex(8)
         policy = PAGE_POLICY if path == "/" else API_POLICY
@@ -116,17 +116,17 @@ class Gate:
         try:
             refused = self._refusal(scope)
             if refused is not None:
-                told["code"] = refused.code
+                logged["code"] = refused.code
                 await error_response(refused, path)(scope, receive, send_on)
             else:
                 await self.app(scope, receive, send_on)
         except Exception as error:
-            told |= {"code": "internal", "at": place_of(error)}
+            logged |= {"code": "internal", "at": place_of(error)}
             if not status:
                 await error_response(RequestError("internal", INTERNAL), path)(scope, receive, send_on)
         finally:
             self.metrics.in_flight.dec()
-            self._count(scope, told, status, sent, time.perf_counter() - started, request_id)
+            self._count(scope, logged, status, sent, time.perf_counter() - started, request_id)
 
     def _refusal(self, scope: Scope) -> RequestError | None:
         """Why a request is rejected; None if it is not."""
@@ -156,13 +156,13 @@ class Gate:
         return None
 
     def _count(
-        self, scope: Scope, told: dict[str, Any], status: int, sent: int, seconds: float, request_id: str
+        self, scope: Scope, logged: dict[str, Any], status: int, sent: int, seconds: float, request_id: str
     ) -> None:
         route = self.route_of(scope)
-        counts = {name: int(told.get(name, 0)) for name in ("samples", "readings")}
-        code = str(told.get("code", ""))
+        counts = {name: int(logged.get(name, 0)) for name in ("samples", "readings")}
+        code = str(logged.get("code", ""))
         self.metrics.answered(route, status, seconds, code, counts["samples"], counts["readings"])
-        facts = {name: told[name] for name in ("code", "at", "samples", "readings", "bytes_in") if told.get(name)}
+        facts = {name: logged[name] for name in ("code", "at", "samples", "readings", "bytes_in") if logged.get(name)}
         client = scope.get("client")
         self.log(
             "request",

@@ -59,7 +59,7 @@ def read_entries(path: Path) -> Iterator[dict[str, Any]]:
         try:
             yield msgspec.msgpack.decode(payload)
         except msgspec.MsgspecError:
-            raise DataError(f"{path}: an entry cannot be read; this is no journal of a stream.") from None
+            raise DataError(f"{path}: an entry cannot be read; this is not the journal of a stream.") from None
 
 
 def _payloads(path: Path) -> Iterator[bytes]:

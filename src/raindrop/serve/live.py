@@ -64,11 +64,11 @@ class LiveAnswers:
             try:
                 replies.append(getattr(self, f"_{job.action}")(job))
             except Exception as error:
-                told = as_request_error(error)
+                failure = as_request_error(error)
                 if isinstance(error, OSError) and error.errno in FULL:
-                    told = RequestError("no_space", "The disk is full, so nothing of this push was stored.")
-                place = place_of(error) if told.code == "internal" else ""
-                replies.append(Reply(job.number, code=told.code, message=told.message, place=place))
+                    failure = RequestError("no_space", "The disk is full, so nothing of this push was stored.")
+                place = place_of(error) if failure.code == "internal" else ""
+                replies.append(Reply(job.number, code=failure.code, message=failure.message, place=place))
         return replies
 
     def _push(self, job: Job) -> Reply:

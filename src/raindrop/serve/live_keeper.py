@@ -195,4 +195,4 @@ class LiveKeeper:
 
 def _check_name(name: str) -> None:
     if not 0 < len(name) <= 256 or not name.isprintable() or name != name.strip():
-        raise RequestError("bad_request", "The name of a sample or source has 1 to 256 characters that can be printed.")
+        raise RequestError("bad_request", "The name of a sample or source must have 1 to 256 printable characters.")

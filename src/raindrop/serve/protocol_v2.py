@@ -66,7 +66,7 @@ def job_of(body: bytes, model: str, limits: Limits) -> Job:
         _check_shape(tensor)
     if len({len(tensors[name].data) for name in READINGS}) > 1:
         lengths = ", ".join(f"{name} {len(tensors[name].data):,}" for name in READINGS)
-        raise RequestError("bad_request", f"The four tensors of readings are equally long, but have: {lengths}.")
+        raise RequestError("bad_request", f"The four tensors of readings must be equally long, but have: {lengths}.")
     texts = {name: _texts(tensors[name]) for name in ("sample", "sensor")}
     statics: dict[str, list[Cell]] = {name: tensor.data for name, tensor in tensors.items() if name not in READINGS}
     ids = list(dict.fromkeys(texts["sample"]))

@@ -48,7 +48,7 @@ def create_app(service: Service) -> ASGIApp:
     describe_routes(app, service)
 
     async def on_request_error(request: Request, error: Any) -> Response:
-        request.state.told["code"] = error.code
+        request.state.logged["code"] = error.code
         return error_response(error, request.url.path)
 
     async def on_http_error(request: Request, error: Any) -> Response:

@@ -264,7 +264,7 @@ class Service:
             allowed = " or ".join((*JSON_TYPES, *(ARROW_TYPES[:1] if arrow else ())))
             raise RequestError("unsupported_format", f"The body's Content-Type must be {allowed}.")
         body = await read_body(request, self.limits)
-        request.state.told["bytes_in"] = len(body)
+        request.state.logged["bytes_in"] = len(body)
         return body
 
     @contextlib.contextmanager
@@ -284,10 +284,10 @@ class Service:
 
     @staticmethod
     def _response(request: Request, reply: Reply) -> Response:
-        told = request.state.told
-        told |= {"samples": reply.samples, "readings": reply.readings}
+        logged = request.state.logged
+        logged |= {"samples": reply.samples, "readings": reply.readings}
         if reply.code:
-            told |= {"at": reply.place} if reply.place else {}
+            logged |= {"at": reply.place} if reply.place else {}
             raise RequestError(reply.code, reply.message)
         return Response(reply.body, media_type=reply.media_type)
 
@@ -338,4 +338,4 @@ def _number(text: str | None, name: str) -> float | None:
     try:
         return None if text is None else float(text)
     except ValueError:
-        raise RequestError("bad_request", f"'{name}' in the address is a number.") from None
+        raise RequestError("bad_request", f"'{name}' in the address must be a number.") from None

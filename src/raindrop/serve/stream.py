@@ -352,19 +352,19 @@ class Stream:
     def _next_offset(self, offset: int | None, source: str) -> int | None:
         """The offset of a push; None if it was stored before."""
         if not isinstance(source, str):
-            raise DataError(f"source={source!r}: the name of a producer is text.")
+            raise DataError(f"source={source!r}: the name of a producer must be text.")
         last = self.offsets.get(source, 0)
         if offset is None:
             return last + 1
         if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
-            raise DataError(f"offset={offset!r}: a whole number from 0 on that rises from push to push.")
+            raise DataError(f"offset={offset!r}: must be a whole number of at least 0 that rises from push to push.")
         return offset if offset > last or source not in self.offsets else None
 
     def _arrival(self, now: datetime | float | None) -> float:
         """Seconds since 1970; the time of arrival never decreases."""
         seconds = wall_clock.time() if now is None else now.timestamp() if isinstance(now, datetime) else now
         if not is_finite_number(seconds):
-            raise DataError(f"now={now!r}: the time of arrival is a date time, or seconds since 1970.")
+            raise DataError(f"now={now!r}: the time of arrival must be a date time, or seconds since 1970.")
         return max(self._live.now, float(seconds))
 
     def _check_clock(self, clock: str) -> None:

@@ -88,7 +88,9 @@ def add_token(path: str | os.PathLike[str], name: str, scopes: Sequence[str]) ->
     if not scopes:
         raise ConfigError(f"A token needs at least one scope: {', '.join(SCOPES)}.")
     if not re.fullmatch(r"[\w .@-]{1,64}", name):
-        raise ConfigError("The name of a token has 1 to 64 letters, digits, spaces, and . _ @ - ; it says who has it.")
+        raise ConfigError(
+            "The name of a token must have 1 to 64 letters, digits, spaces, and . _ @ - ; it says who has it."
+        )
     if any(token.name == name for token in tokens):
         raise ConfigError(f"{path}: has a token '{name}' already. Choose another name, or remove it with --remove.")
     if len(tokens) >= MAX_TOKENS:

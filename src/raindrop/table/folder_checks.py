@@ -73,7 +73,7 @@ def check_checksums(folder: Path, written: Mapping[str, tuple[int, str]]) -> boo
         if not (folder / name).exists() or file_checksum(folder / name) != checksum:
             raise DataError(
                 f"{folder / name}: not the file that was written with this table; damaged, edited or missing.\n"
-                "Copy the table again, or write it anew from its source."
+                "Copy the table again, or write it again from its source."
             )
     return True
 
@@ -83,5 +83,5 @@ def check_fingerprint(folder: Path, found: str, written: str) -> None:
     if found != written:
         raise DataError(
             f"{folder}: the table is not the one that was written (its fingerprint is {found}, not {written}).\n"
-            "Copy the table again, or write it anew from its source."
+            "Copy the table again, or write it again from its source."
         )

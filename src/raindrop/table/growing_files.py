@@ -23,7 +23,7 @@ def growing_file(
 ) -> Iterator[Append]:
     """Write a Parquet or CSV file, depending on its suffix, from one or more appended frames.
 
-    If the block fails, no file is created and an existing one is unchanged. overwrite: whether an existing file may be
+    If the block fails, no file is created and an existing one is unchanged. overwrite: whether a file with other content may be
     replaced. for_spreadsheets: escape text of a CSV file that would start a formula.
     """
     path = Path(path)

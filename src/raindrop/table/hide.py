@@ -69,7 +69,9 @@ def hold_out_blocks(
     table = _measured(table)
     _require_share(share)
     if not 0 < length < np.inf:
-        raise DataError(f"length={length!r}: how long a block is hidden is a positive number of {table.time_unit}.")
+        raise DataError(
+            f"length={length!r}: how long a block is hidden must be a positive number of {table.time_unit}."
+        )
     owner, sensor, time = _readings(table)
     period = length / share
     phase = np.random.default_rng(check_seed(seed)).uniform(0, period, (len(table), len(table.sensors)))

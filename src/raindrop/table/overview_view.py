@@ -90,14 +90,14 @@ class Overview:
         try:
             import matplotlib.figure  # noqa: F401
         except ModuleNotFoundError:
-            raise MissingExtraError("matplotlib", "plot", "A picture of a table") from None
+            raise MissingExtraError("matplotlib", "plot", "A figure of a table") from None
         return draw_figure(self)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the figure as .png, .svg or .pdf."""
         path = Path(path)
         if path.suffix not in FIGURE_SUFFIXES:
-            raise DataError(f"{path}: a picture ends in {', '.join(FIGURE_SUFFIXES)}.")
+            raise DataError(f"{path}: a figure must end in {', '.join(FIGURE_SUFFIXES)}.")
         figure = self.figure()
         with atomic_file(path) as partial:
             figure.savefig(partial, format=path.suffix[1:])

@@ -174,10 +174,12 @@ def grid_times(
 ) -> NDArray[np.float64]:
     """(samples,) the number of grid times between the first and the last; 0 for a sample without readings."""
     if not every > 0 or not np.isfinite(every):
-        raise DataError(f"every={every!r}: the time between two queries is a positive number of {table.time_unit}.")
+        raise DataError(
+            f"every={every!r}: the time between two queries must be a positive number of {table.time_unit}."
+        )
     steps = np.floor((last - first) / every + 1e-9)
     if not np.isfinite(steps).all():
-        raise DataError("grid: start and stop are finite times.")
+        raise DataError("grid: start and stop must be finite times.")
     return np.where(table.count > 0, np.maximum(steps + 1, 0), 0)
 
 

@@ -46,7 +46,7 @@ class Readings:
         return replace(self, queries=self.queries.with_dates())
 
     def write(self, path: str | os.PathLike[str], *, overwrite: bool = True) -> Path:
-        """Write a Parquet or CSV file, depending on the suffix. overwrite: whether an existing file may be replaced."""
+        """Write a Parquet or CSV file, depending on the suffix. overwrite: whether a file with other content may be replaced."""
         write_readings([self], path, overwrite=overwrite)
         return Path(path)
 
@@ -96,5 +96,5 @@ def require_suffix(path: str | os.PathLike[str]) -> Path:
     """The path; raises unless it ends in .parquet or .csv."""
     target = Path(path)
     if target.suffix not in (".parquet", ".csv"):
-        raise DataError(f"{target}: readings are written as .parquet or .csv; give a path that ends in one of them.")
+        raise DataError(f"{target}: readings are written as .parquet or .csv; the path must end in one of these.")
     return target

@@ -278,7 +278,7 @@ def _class_weights(
         if name not in names:
             raise ConfigError(f"class_weight: '{name}' is not a class: {suggest(name, names)}")
         if not isinstance(weight, (int, float)) or not 0 <= weight < math.inf:
-            raise ConfigError(f"class_weight: the weight of '{name}' is a number from 0 on, not {weight!r}.")
+            raise ConfigError(f"class_weight: the weight of '{name}' must be a number of at least 0, not {weight!r}.")
     weights = tuple(float(given.get(name, 1.0)) for name in names)
     if sum(weight > 0 for weight in weights) < 2:
         raise ConfigError("class_weight: at least two classes need a weight above 0.")

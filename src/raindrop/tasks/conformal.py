@@ -150,4 +150,4 @@ class GroupedIntervals:
 def require_coverage(coverage: float) -> None:
     """Raise unless the coverage is between 0 and 1."""
     if not 0 < coverage < 1:
-        raise ConfigError(f"coverage={coverage}: the share of samples to cover lies above 0 and below 1.")
+        raise ConfigError(f"coverage={coverage}: the share of samples to cover must lie above 0 and below 1.")

@@ -147,6 +147,6 @@ def write_predictions(frame: pl.DataFrame, path: Path, *, overwrite: bool = Fals
 def require_writable(path: Path, *, overwrite: bool = False) -> None:
     """Raise unless predictions can be written to `path`."""
     if path.suffix not in (".parquet", ".csv"):
-        raise ConfigError(f"{path}: predictions are written as .parquet or .csv; the name must end so.")
+        raise ConfigError(f"{path}: predictions are written as .parquet or .csv; the name must end in one of these.")
     if not overwrite:
         refuse_to_overwrite(path)

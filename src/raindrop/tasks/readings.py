@@ -48,7 +48,7 @@ class ReadingsAt(Task):
     # ---------------------------------------------------------------- learning
 
     def encode(self, table: EventTable) -> Array:
-        raise TypeError("readings are asked for by queries, not by a column of the samples table")
+        raise TypeError("readings are predicted for queries, not for a column of the samples table")
 
     def loss(self, scores: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """Mean pinball loss over readings and levels."""

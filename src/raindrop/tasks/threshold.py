@@ -102,7 +102,7 @@ class Threshold:
         score, positive = probability[:, 1].astype(np.float64), truth == 1
         if isinstance(rule, Sensitivity | CostRatio):
             if positive.all() or not positive.any():
-                raise ConfigError("A threshold is chosen on samples of both classes; these have only one.")
+                raise ConfigError("Choosing a threshold needs samples of both classes; these have only one.")
             value = rule.choose(positive, score)
         else:
             value = rule = float(rule)

@@ -42,7 +42,7 @@ def require_room_for_weights(make: Callable[[], Model], sensors: int) -> None:
         require_memory(
             needed,
             f"Training a model of a table of {sensors:,} sensors, for its weights alone,",
-            "Leave out sensors that say little, or use the model 'trees', which has no weights.",
+            "Leave out uninformative sensors, or use the model 'trees', which has no weights.",
         )
 
 
@@ -62,7 +62,7 @@ def require_room(model: Model, data: BatchSource, *, gradients: bool) -> None:
         of_items + of_weights,
         f"{'Training on' if gradients else 'Scoring'} the largest sample, with {readings:,} readings of a table of "
         f"{sensors:,} sensors,",
-        "Cut long samples into shorter ones, leave out sensors that say little, or use the model 'trees', whose memory "
+        "Cut long samples into shorter ones, leave out uninformative sensors, or use the model 'trees', whose memory "
         "does not grow with readings times sensors.",
     )
 
