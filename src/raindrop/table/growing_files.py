@@ -23,8 +23,8 @@ def growing_file(
 ) -> Iterator[Append]:
     """Write a Parquet or CSV file, depending on its suffix, from one or more appended frames.
 
-    If the block fails, no file is created and an existing one is unchanged. overwrite: whether a file with other content may be
-    replaced. for_spreadsheets: escape text of a CSV file that would start a formula.
+    If the block fails, no file is created and an existing one is unchanged. overwrite: whether a file with other data
+    may be replaced. for_spreadsheets: escape text of a CSV file that would start a formula.
     """
     path = Path(path)
     with (

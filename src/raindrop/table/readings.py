@@ -46,7 +46,7 @@ class Readings:
         return replace(self, queries=self.queries.with_dates())
 
     def write(self, path: str | os.PathLike[str], *, overwrite: bool = True) -> Path:
-        """Write a Parquet or CSV file, depending on the suffix. overwrite: whether a file with other content may be replaced."""
+        """Write a Parquet or CSV file, depending on the suffix. overwrite: whether other content may be replaced."""
         write_readings([self], path, overwrite=overwrite)
         return Path(path)
 
