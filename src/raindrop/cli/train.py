@@ -62,7 +62,7 @@ def train(
     Args:
         data: folder with events.parquet or .csv, and samples.parquet or .csv; or one such file, or a MEDS folder.
         out: folder for the run: checkpoint, log and the model.
-        task: one of several classes (classification), several yes/no labels (multilabel) or
+        task: what is predicted: one of several classes (classification), several yes/no labels (multilabel) or
             quantities (regression); an unknown name lists all tasks.
         model: raindrop, transformer, trans_mean, grud, mtand, trees, blend, seft, ipnet, dgm2, mtgnn, odernn or
             evonet; `raindrop models` says when to use which.
