@@ -58,7 +58,7 @@ __all__ = [
     "tune",
 ]
 
-# Imported when first asked for: torch takes seconds, and a table or `raindrop --help` does not need it.
+# Imported on first use: torch takes seconds, and a table or `raindrop --help` does not need it.
 _MODULES = {
     "auto": "raindrop.estimators.auto",
     "ClassGraphs": "raindrop.graphs",

@@ -64,7 +64,7 @@ def make(kind: type[T], *layers: Mapping[str, Any], where: str = "") -> T:
 
 
 def _literal_choices(hint: Any) -> list[Any]:
-    """The values of a Literal type, also of one inside `| None`."""
+    """The values of a Literal type, including one inside `| None`."""
     if get_origin(hint) is Literal:
         return list(get_args(hint))
     return [choice for part in get_args(hint) for choice in _literal_choices(part)]
@@ -162,18 +162,18 @@ def setting_names(kind: type, prefix: str = "") -> list[str]:
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of a config dataclass, for people."""
+    """One setting of a config dataclass, for display."""
 
     name: str
     default: Any
     value: Any
-    """In the config that was described."""
+    """Its value in the config that was described."""
     allowed: str
     help: str
 
 
 def list_settings(config: Any, prefix: str = "") -> list[Setting]:
-    """Every setting of `config`, groups included, with its default, its value, what it may be, and its help text."""
+    """Every setting of `config`, including groups, with its default, value, allowed values and help text."""
     kind = type(config)
     hints, texts, default, ranges = get_type_hints(kind), describe(kind), kind(), ranges_of(kind)  # type: ignore[arg-type]
     settings: list[Setting] = []
@@ -188,7 +188,7 @@ def list_settings(config: Any, prefix: str = "") -> list[Setting]:
 
 
 def _allowed(hint: Any, within: Range | None) -> str:
-    """What a setting of this type may be, in words."""
+    """The allowed values of a setting of this type, in words."""
     kinds = [part for part in get_args(hint) if part is not NoneType] if NoneType in get_args(hint) else [hint]
     choices = _literal_choices(hint)
     if choices:

@@ -40,15 +40,15 @@ class DataError(RaindropError, ValueError):
 
 
 class RowError(DataError):
-    """Some rows of a table cannot be used; where they are can be said in other words (`told`)."""
+    """Some rows of a table cannot be used; `message_with` formats the message with another count and place."""
 
     def __init__(self, sentence: str, count: int, total: int, row: int):
         """`sentence` has {count}, such as '3 of 812,410 rows', and {row}, such as 'row 1,204'; rows count from 0."""
         self.sentence, self.count, self.row = sentence, count, row
-        super().__init__(self.told(format_count(count, total, "rows"), f"row {row + 1:,}"))
+        super().__init__(self.message_with(format_count(count, total, "rows"), f"row {row + 1:,}"))
 
-    def told(self, count: str, row: str) -> str:
-        """The message with these words for how many rows and which of them is the first."""
+    def message_with(self, count: str, row: str) -> str:
+        """The message with this text for the number of rows and for the first of them."""
         return self.sentence.replace("{count}", count, 1).replace("{row}", row, 1)
 
 
@@ -69,7 +69,7 @@ class ModelFileError(RaindropError, ValueError):
 
 
 class NotEnoughMemoryError(RaindropError, MemoryError):
-    """Something would take more memory than there is, by an estimate made before it is taken."""
+    """Something would need more memory than is available, estimated before allocating it."""
 
 
 class OutputExistsError(RaindropError, FileExistsError):
@@ -91,7 +91,7 @@ class RaindropWarning(UserWarning):
 
 
 def suggest(name: str, options: Iterable[str], *, prefix: str = "") -> str:
-    """The end of an error message: the option closest to `name`, or the list of all; each with `prefix` before it."""
+    """The end of an error message: the option closest to `name`, or a list of all; each prefixed with `prefix`."""
     names = [str(option) for option in options]
     by_lower_case = {option.casefold(): option for option in reversed(names)}
     closest = difflib.get_close_matches(name.casefold(), by_lower_case, n=1, cutoff=0.6)
@@ -110,7 +110,7 @@ def check_choice(value: str, choices: Any, option: str) -> None:
 
 
 def check_seed(seed: Any) -> int:
-    """The seed as a whole number; a ConfigError where it is none, or one that no generator takes."""
+    """The seed as a whole number; raises a ConfigError if it is not one, or out of range."""
     try:
         number = operator.index(seed)
     except TypeError:
@@ -126,7 +126,7 @@ def format_count(count: int, total: int, noun: str) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with control characters other than line breaks written out, such as \\x1b: they act on a terminal."""
+    """The text with control characters except line breaks escaped, such as \\x1b: they act on a terminal."""
     return CONTROL.sub(lambda found: found[0] if found[0] == "\n" else f"\\x{ord(found[0]):02x}", text)
 
 
@@ -151,7 +151,7 @@ def describe_failure(error: BaseException) -> str | None:
         reason = error.strerror or first_line(error)
         advice = ADVICE.get(error.errno or 0, "")
         return f"{place}: {reason}. {advice}".removeprefix(": ").strip()
-    without_memory = ("can't allocate memory", "not enough memory", "out of memory")  # torch's words, a RuntimeError
+    without_memory = ("can't allocate memory", "not enough memory", "out of memory")  # messages of torch's RuntimeError
     if isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError) and any(words in str(error) for words in without_memory)
     ):
@@ -170,13 +170,13 @@ def is_reader_failure(error: BaseException) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message without a final full stop, or its type where it has none."""
+    """The first line of an error's message without a final full stop, or its type if it has no message."""
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
 
 
 @contextmanager
 def reading(path: str | os.PathLike[str], what: str) -> Iterator[None]:
-    """Turn whatever a damaged or unreadable file makes its reader raise into a DataError; `what` says what it holds."""
+    """Turn any exception about a damaged or unreadable file into a DataError; `what` describes what it should hold."""
     try:
         yield
     except RaindropError:

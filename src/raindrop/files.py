@@ -1,6 +1,6 @@
-"""Atomic writes: after a kill at any moment a file or folder has its old content or its new one, never half of it.
+"""Atomic writes: after a kill at any moment a file or folder has its old content or its new one, never a part of it.
 
-What has its name is on the disk: files and folders are synchronised before they are renamed, and the rename after it.
+A file or folder with its final name is on disk: contents are synchronised before the rename, and the rename after it.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ except ImportError:  # Windows has no such locks
     fcntl = None  # type: ignore[assignment]
 
 HAS_LOCKS = fcntl is not None
-LONG_NAME = 128  # bytes; the temporary name of a longer one is made of its hash, as a name has at most 255
+LONG_NAME = 128  # bytes; temporary names of longer ones use a hash, as a name has at most 255
 MAX_JSON_BYTES = 256 << 20
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # constants of renameat2(2)
 
 
 @contextmanager
 def run_folder(path: Path) -> Iterator[None]:
-    """Create a folder to work in, or use an existing one; partial files that a killed process left in it are deleted.
+    """Create a folder to work in, or use an existing one; partial files left by a killed process are deleted.
 
-    Only one process can have it: the others are refused until it is released, which the system does when the process
-    ends in whatever way. If the block fails before anything was written, the folder is removed again.
+    Only one process can use it: others raise until it is released, which the system does when the process ends in any
+    way. If the block fails before anything was written, the folder is removed again.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def run_folder(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _locked_folder(path: Path) -> Iterator[None]:
-    """Have a folder alone, without leaving a file in it."""
+    """Lock a folder for this process, without leaving a file in it."""
     if fcntl is None:
         yield
         return
@@ -82,9 +82,9 @@ class NoLocksError(OSError):
 
 
 def try_lock(file: int | IO[Any], *, shared: bool = False) -> bool:
-    """Lock an open file until it is closed; False where another process has it locked.
+    """Lock an open file until it is closed; False if another process has locked it.
 
-    The system releases the lock when the process ends. Where there are no such locks (Windows) it is always True.
+    The system releases the lock when the process ends. On systems without such locks (Windows) it is always True.
     """
     if fcntl is None:
         return True
@@ -110,8 +110,8 @@ def refuse_to_overwrite(path: Path) -> None:
 def atomic_file(path: str | os.PathLike[str], *, overwrite: bool = True) -> Iterator[Path]:
     """Yield a temporary path next to `path`; it is renamed to `path` only if the block succeeds.
 
-    overwrite: whether a file with another content may be replaced. One with the same content always may: it is what a
-    command that was killed afterwards has left.
+    overwrite: whether a file with other content may be replaced. One with the same content always may: a command that
+    was killed later has left it.
     """
     path = Path(path)
     if path.is_dir():
@@ -121,7 +121,7 @@ def atomic_file(path: str | os.PathLike[str], *, overwrite: bool = True) -> Iter
         partial.touch()
         default_mode = partial.stat().st_mode
         yield partial
-        os.chmod(partial, default_mode)  # some writers create files that only their owner can read
+        os.chmod(partial, default_mode)  # some writers create files readable only by their owner
         _synchronise(partial)
         if not overwrite and path.exists() and not filecmp.cmp(partial, path, shallow=False):
             refuse_to_overwrite(path)
@@ -136,7 +136,7 @@ def atomic_folder(path: str | os.PathLike[str], *, overwrite: Collection[str] | 
     """Yield a temporary folder next to `path`; it is renamed to `path` only if the block succeeds.
 
     overwrite: the files (paths relative to the folder) of an existing folder that may be replaced; if it has any other
-    it is refused, so that nothing is ever removed that is not named here. None refuses every folder that is not empty.
+    file this raises, so that nothing else is ever removed. None raises for every folder that is not empty.
     """
     path = Path(path)
     if path.is_file():
@@ -155,7 +155,7 @@ def atomic_folder(path: str | os.PathLike[str], *, overwrite: Collection[str] | 
                 _synchronise(Path(folder, name))
             _synchronise(Path(folder))
         if path.exists():
-            _refuse_other_files(path, overwrite or ())  # one may have come while the new folder was written
+            _refuse_other_files(path, overwrite or ())  # one may have appeared while the new folder was written
             _swap_folders(partial, path)
         else:
             os.rename(partial, path)
@@ -166,7 +166,7 @@ def atomic_folder(path: str | os.PathLike[str], *, overwrite: Collection[str] | 
 
 @contextmanager
 def temporary_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A hidden folder beside `path` for what is needed until it is written; removed afterwards, or by the next try."""
+    """A hidden folder beside `path` for intermediate files; removed afterwards, or by the next attempt."""
     path = Path(path)
     folder = _temporary_path(path.with_name(f"{path.name}.parts"))
     shutil.rmtree(folder, ignore_errors=True)
@@ -178,7 +178,7 @@ def temporary_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def _refuse_other_files(folder: Path, known: Collection[str]) -> None:
-    """Raise if there is anything in a folder but the files `known` (by their relative paths) and their folders."""
+    """Raise if a folder contains anything except the files `known` (by their relative paths) and their folders."""
     known_folders = {str(parent) for name in known for parent in Path(name).parents}
     found = sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
     other = [name for name in found if name not in known and name not in known_folders]
@@ -274,7 +274,7 @@ def write_json(path: str | os.PathLike[str], content: Any) -> None:
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
-    """The content of a JSON file; a ValueError where it is damaged, too large to be ours, or nested without end."""
+    """The content of a JSON file; raises a ValueError if it is damaged, too large, or nested too deeply."""
     if os.path.getsize(path) > MAX_JSON_BYTES:
         raise ValueError(f"it is larger than {MAX_JSON_BYTES >> 20} MiB")
     try:
@@ -290,5 +290,5 @@ def file_checksum(path: str | os.PathLike[str]) -> str:
 
 
 def content_checksum(content: Any) -> str:
-    """SHA-256 of a JSON value; the order of keys and the layout in a file do not matter."""
+    """SHA-256 of a JSON value; independent of the order of keys and the file layout."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()

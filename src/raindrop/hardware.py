@@ -1,4 +1,4 @@
-"""Devices, threads and memory: where a model computes, with how many threads, and whether there is room for it."""
+"""Devices, threads and memory: where a model computes, with how many threads, and whether it fits into memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Device = Literal["cpu", "cuda", "mps", "auto"]
 
 
 def resolve_device(name: str) -> str:
-    """The device of this name, checked to be there; "auto" takes the best there is."""
+    """The device of this name, checked to exist; "auto" chooses the best available."""
     if name.partition(":")[0] not in get_args(Device):
         raise ConfigError(f"Unknown device '{name}': {suggest(name, get_args(Device))}")
     import torch
@@ -33,7 +33,7 @@ def resolve_device(name: str) -> str:
 
 @contextmanager
 def limit_threads(threads: int | None) -> Iterator[None]:
-    """Compute with so many threads for a while; None lets `preferred_threads` choose. Restored afterwards."""
+    """Use this many threads within the block; None lets `preferred_threads` choose. Restored afterwards."""
     import torch
 
     wanted = preferred_threads() if threads is None else threads
@@ -51,7 +51,7 @@ def limit_threads(threads: int | None) -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def _thread_pools(num_modules: int) -> Any:
-    """The libraries with threads of their own; looked for again where modules were imported since, as it takes long."""
+    """The libraries with their own threads; cached until further modules are imported, because the search is slow."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
@@ -61,7 +61,7 @@ def preferred_threads() -> int:
     """One, unless the user chose another number by OMP_NUM_THREADS or torch.set_num_threads.
 
     The arrays of a batch are small. A second thread gains little on an idle core, and on a busy one the threads wait
-    for one another; benchmarks/threads.py measures it.
+    for each other; measured by benchmarks/threads.py.
     """
     import torch
 
@@ -73,31 +73,33 @@ def preferred_threads() -> int:
 
 
 def usable_cores() -> int:
-    """How many cores this process may use."""
+    """The number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @cache
 def _usual_threads() -> set[int]:
-    """What torch may start with here: all cores, those this process may use, or one for every two (hyper-threads)."""
+    """torch's possible default numbers of threads here: all cores, the usable ones, or half of them (hyper-threads)."""
     cores = {os.cpu_count() or 1, usable_cores()}
     return cores | {max(1, number // 2) for number in cores}
 
 
 def check_threads(threads: int | None) -> None:
-    """Raise unless it is a number of threads, or None."""
+    """Raise unless it is a valid number of threads, or None."""
     if threads is not None and (not isinstance(threads, int) or threads < 1):
-        raise ConfigError(f"threads={threads!r}: a number of threads from 1 on, or None to let the library choose.")
+        raise ConfigError(
+            f"threads={threads!r}: must be a whole number of at least 1, or None to let the library choose."
+        )
 
 
 def available_memory() -> int | None:
-    """Bytes that this process can still take: of the machine, its container and its own limit; None if unknown."""
+    """Bytes that this process can still allocate: limits of machine, container and process; None if unknown."""
     found = [_of_machine(), _of_container(), _of_limit()]
     return min((number for number in found if number is not None), default=None)
 
 
 def require_memory(needed: float, what: str, advice: str) -> None:
-    """Raise before the memory is taken where `what` needs more bytes than are available."""
+    """Raise before allocating if `what` needs more bytes than are available."""
     available = available_memory()
     if available is not None and needed > available:
         raise NotEnoughMemoryError(

@@ -10,7 +10,7 @@ POLL_SECONDS = 1.0
 
 
 def end_with_parent(parent: int) -> None:
-    """End this process when its parent, by its id, is gone: a killed parent cannot stop its workers."""
+    """End this process when its parent (a process id) is gone: a killed parent cannot stop its workers."""
     threading.Thread(target=_wait_for_end, args=(parent,), daemon=True).start()
 
 

@@ -1,4 +1,4 @@
-"""The range of each numeric setting: declared in its type, checked when a config is made, and shown in the error."""
+"""The range of each numeric setting: declared in its type, checked when a config is created, and shown in errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 @dataclass(frozen=True)
 class Range:
-    """The numbers from `low` to `high`; `above` and `below` exclude the ends themselves."""
+    """The numbers from `low` to `high`; `above` and `below` exclude the ends."""
 
     low: float
     high: float
@@ -26,25 +26,25 @@ class Range:
 
 
 Size = Annotated[int, Range(1, 65_536)]
-"""Of a vector or a layer."""
+"""Size of a vector or a layer."""
 OptionalSize = Annotated[int, Range(0, 65_536)]
 """As Size; 0 switches it off."""
 Layers = Annotated[int, Range(1, 256)]
-"""Layers, heads or steps, each of which costs time."""
+"""Number of layers, heads or steps, each of which costs time."""
 Length = Annotated[int, Range(1, 10_000_000)]
-"""Of a series, or a number of passes over the data."""
+"""Length of a series, or number of passes over the data."""
 Count = Annotated[int, Range(0, 1_000_000_000)]
 Share = Annotated[float, Range(0, 1, below=True)]
-"""Dropout and other shares of which 1 would leave nothing."""
+"""Dropout and other shares for which 1 would leave nothing."""
 WholeShare = Annotated[float, Range(0, 1)]
 Weight = Annotated[float, Range(0, 1e6)]
-"""Of a part of the loss, and other factors that may be 0."""
+"""Weight of a part of the loss, and other factors that may be 0."""
 Positive = Annotated[float, Range(0, 1e12, above=True)]
 """Scales, windows and rates."""
 
 
 class Ranged:
-    """Base of config dataclasses: a number outside the range of its setting is a ValueError that names both."""
+    """Base of config dataclasses: a number outside the range of its setting raises a ValueError that names both."""
 
     def __post_init__(self) -> None:
         for name, allowed in ranges_of(type(self)).items():  # type: ignore[arg-type]
@@ -63,7 +63,7 @@ def ranges_of(kind: type) -> dict[str, Range]:
 
 
 def _find_range(hint: Any) -> Range | None:
-    """The range in an annotated type, also in one of a union."""
+    """The range in an annotated type, including one inside a union."""
     if isinstance(hint, Range):
         return hint
     parts = (*getattr(hint, "__metadata__", ()), *get_args(hint))

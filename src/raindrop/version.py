@@ -1,4 +1,4 @@
-"""Which raindrop this is."""
+"""The version of raindrop."""
 
 import hashlib
 from importlib.metadata import PackageNotFoundError, version
@@ -11,7 +11,7 @@ except PackageNotFoundError:  # run from a source tree that is not installed
 
 
 def source_checksum() -> str:
-    """Of the package's files, so that a stored figure can be traced to the code that made it."""
+    """Checksum of the package's files, to trace a stored result to the code that produced it."""
     folder, digest = Path(__file__).parent, hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
         digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")

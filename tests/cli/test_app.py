@@ -376,7 +376,7 @@ MISTAKES = {
     "impossible coverage": ("predict RUN DATA --out OUT.csv --coverage 90", "above 0 and below 1"),
     "blocks of a classifier": ("evaluate RUN DATA --hide-blocks 5", "--hide-blocks has no effect with the task 'clas"),
     "a classifier does not impute": ("impute apply RUN DATA --out OUT", "apply it with 'raindrop predict "),
-    "by class of nothing": ("predict RUN DATA --out OUT.csv --by-class", "by_class says which coverage is meant"),
+    "by class of nothing": ("predict RUN DATA --out OUT.csv --by-class", "by_class needs a coverage"),
     "unknown calibration": ("train DATA --out OUT --calibrate platt", "platt"),
     "nothing to calibrate by": (
         "train DATA --out OUT --split none --calibrate isotonic --set train.holdout=0.0",
@@ -519,7 +519,7 @@ def test_an_option_that_a_task_does_not_have_is_refused(ask: Ask, data: Path, tm
             "'positive' has no effect with the task 'regression'",
         ),
         (["--loss", "squared"], "'loss' has no effect with the task 'classification'"),
-        (["--label", "label", "ward"], "a class is one column"),
+        (["--label", "label", "ward"], "a classifier predicts one column"),
     ):
         code, _, errors = ask("train", data, "--out", tmp_path / "run", *words_)
         assert code == 1

@@ -27,7 +27,7 @@ def test_fit_ends_with_a_ranking_a_model_a_page_and_what_to_do_next(ask: Ask, da
     assert "task: classification ('label' has 2 classes)" in shown
     assert shown.index("│ trees") < shown.index("│ constant")
     assert "judged on 16 samples held out" in shown
-    assert "not tried for want of time: raindrop, blend, transformer" in shown
+    assert "skipped for lack of time: raindrop, blend, transformer" in shown
     assert f"wrote the page to {tmp_path / 'run' / 'report.html'}" in shown
     assert "Decisions by class" in (tmp_path / "run" / "report.html").read_text()
     assert f"next: raindrop predict {tmp_path / 'run'} NEW_DATA" in shown
@@ -62,7 +62,7 @@ def test_gaps_are_filled_where_there_is_no_label(ask: Ask, tmp_path: Path) -> No
     ("asked", "message"),
     [
         (("--task", "clasification"), "Unknown task 'clasification': did you mean 'classification'?"),
-        (("--minutes", "0"), "the time budget is a positive number of minutes"),
+        (("--minutes", "0"), "the time budget must be a positive number of minutes"),
         (("--label", "wadr"), "ward"),
     ],
 )

@@ -54,7 +54,7 @@ def test_settings_shows_value_range_default_and_help(ask: Ask) -> None:
     epochs = TrainConfig.__dataclass_fields__["learning_rate"].default
     assert f"default {epochs:g}" in shown
     assert "train.drop_sensors = 0.5  (at least 0 and below 1; default 0)" in shown
-    assert "Largest share of a training sample's sensors to leave out at random" in shown
+    assert "Largest share of a training sample's sensors to drop at random" in shown
     assert "model.slots.dim" in shown
     assert "train.epochs" not in ask("settings", "trees")[1]  # the training loop does not grow trees
     assert "model.state_dim = 128" in ask("settings", "grud", "--readings")[1]

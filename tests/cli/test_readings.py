@@ -294,7 +294,7 @@ MISTAKES = {
     "endless cutoff": ("forecast apply FORECASTER DATA --out OUT.csv --every 1 --cutoff inf", "a finite time"),
     "no grid before horizon": ("forecast apply FORECASTER DATA --out OUT.csv --every 7", "There are no queries"),
     "no horizon": ("forecast train DATA --out OUT", "--horizon"),
-    "impossible horizon": ("forecast train DATA --out OUT --horizon 0", "how far to forecast is a positive number"),
+    "impossible horizon": ("forecast train DATA --out OUT --horizon 0", "the horizon must be a positive number"),
     "unknown model": ("impute train DATA --out OUT --model linaer", "Unknown model 'linaer': did you mean 'linear'?"),
     "model of samples": ("impute train DATA --out OUT --model grudd", "Unknown model 'grudd'"),
     "unknown setting": ("impute train DATA --out OUT --set model.head=2", "did you mean 'model.heads'?"),

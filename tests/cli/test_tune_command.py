@@ -74,7 +74,7 @@ def test_test_samples_are_never_looked_at(ask: Ask, data: Path, tmp_path: Path) 
         (["--model", "tres"], "Unknown model 'tres': did you mean 'trees'?"),
         (["--preset", "best"], "has no preset 'best'"),
         (["--split", "none"], "A search needs validation samples, and --split none has none"),
-        (["--minutes", -1], "minutes=-1.0: the time of a search is a positive number of minutes"),
+        (["--minutes", -1], "minutes=-1.0: the time of a search must be a positive number of minutes"),
         (["--processes", 0], "processes=0: a search has at least 1 process"),
         (["--task", "x"], "Unknown task 'x'"),
         (["--set", "train.metric=f2"], "f2"),

@@ -222,7 +222,7 @@ def test_a_kill_while_a_better_model_is_saved_leaves_the_last_complete_one(tmp_p
 
 @pytest.mark.parametrize("minutes", [0, -1, float("inf"), float("nan")])
 def test_an_impossible_budget_is_an_error(minutes: float) -> None:
-    with pytest.raises(ConfigError, match="the time budget is a positive number of minutes"):
+    with pytest.raises(ConfigError, match="the time budget must be a positive number of minutes"):
         raindrop.auto(easy_table(60), minutes=minutes)
 
 

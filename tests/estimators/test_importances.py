@@ -122,5 +122,5 @@ def test_a_mistake_is_one_sentence(table: EventTable, asked: dict[str, Any], mes
 
 
 def test_one_sample_cannot_be_permuted(table: EventTable) -> None:
-    with pytest.raises(DataError, match="at least two are needed; or method='occlusion'"):
+    with pytest.raises(DataError, match="at least two are needed; use method='occlusion'"):
         importances(MeanOfOne(), table[:1])

@@ -13,7 +13,7 @@ from followers import LEARNING, SMALL, followers
 
 from raindrop import EventTable, Forecaster, Imputer
 from raindrop.errors import DataError
-from raindrop.estimators.sender_graphs import SenderEffects, _dealt_anew, sender_effects
+from raindrop.estimators.sender_graphs import SenderEffects, _with_shifted_values, sender_effects
 from raindrop.graphs.evidence import difference_test
 from raindrop.table.hide import hold_out_blocks
 
@@ -85,7 +85,7 @@ def test_a_sender_that_is_missed_but_whose_values_do_not_matter_is_no_edge():
     worse = error[:, None] + 0.5 + rng.normal(0, 0.1, (400, 2))
     matters = by_hand(receiver.tolist(), error.tolist(), worse.tolist(), owner)
     assert len(matters.graph().edges()) == 2
-    used_to = replace(matters, error_dealt=error[:, None] + rng.normal(0, 0.1, (400, 2)))
+    used_to = replace(matters, error_shifted=error[:, None] + rng.normal(0, 0.1, (400, 2)))
     assert len(used_to.graph().edges()) == 0
     assert_close(used_to.evidence()["worse"].to_numpy().sum(), matters.evidence()["worse"].to_numpy().sum())
     noisy = replace(matters, error_without=error[:, None] - 0.1 + np.zeros((400, 2)))  # better without it
@@ -93,14 +93,14 @@ def test_a_sender_that_is_missed_but_whose_values_do_not_matter_is_no_edge():
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 900])
-def test_values_dealt_anew_stay_with_their_sensor_and_leave_the_others(table, number):
+def test_shifted_values_stay_with_their_sensor_and_leave_the_others(table, number):
     chosen = np.flatnonzero(np.array(table.sensors)[np.asarray(table.sensor)] == "apart")[:number]
     mask = np.isin(np.arange(table.num_readings), chosen)
     value = np.asarray(table.value)
-    dealt = np.asarray(_dealt_anew(table, mask, np.random.default_rng(0)).value)
-    assert (dealt[~mask] == value[~mask]).all()
-    assert (np.sort(dealt[mask]) == np.sort(value[mask])).all()
-    assert (dealt[mask] != value[mask]).all() or number == 1
+    shifted = np.asarray(_with_shifted_values(table, mask, np.random.default_rng(0)).value)
+    assert (shifted[~mask] == value[~mask]).all()
+    assert (np.sort(shifted[mask]) == np.sort(value[mask])).all()
+    assert (shifted[mask] != value[mask]).all() or number == 1
     assert (np.asarray(table.value) == value).all()
 
 

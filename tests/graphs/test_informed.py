@@ -122,7 +122,7 @@ def test_a_sensor_with_few_readings_is_named_as_untested():
     [
         (lambda t: (t, {"q": 0}), "between 0 and 1"),
         (lambda t: (t.where(pl.col("time") < -1), {}), "no readings"),
-        (lambda t: (t.events(), {}), "is of an EventTable"),
+        (lambda t: (t.events(), {}), "needs an EventTable"),
     ],
 )
 def test_what_cannot_have_a_graph_is_refused(change, message):

@@ -207,7 +207,7 @@ def test_explain_prints_why_a_graph_is_empty(model, read_apart, tmp_path, capsys
 
 
 def test_limitations_of_graphs_are_listed_only_where_there_are_graphs(report, table):
-    assert any("An edge is no proof" in text for text in report.card.limits)
+    assert any("An edge is not proof" in text for text in report.card.limits)
     trees = report_on(Classifier("trees").fit(table), table, samples=3)
     assert not any("edge" in text for text in trees.card.limits)
 

@@ -215,7 +215,7 @@ MISTAKES = {
     "similar engine": ({"engine": "rai"}, ConfigError, r"Unknown engine 'rai': did you mean 'ray'\?"),
     "no processes": ({"processes": 0}, ConfigError, "processes=0: at least 1"),
     "impossible coverage": ({"coverage": 90.0}, ConfigError, "above 0 and below 1"),
-    "by class of nothing": ({"by_class": True}, ConfigError, "by_class says which coverage"),
+    "by class of nothing": ({"by_class": True}, ConfigError, "by_class needs a coverage"),
     "another kind of file": ({"out": "p.xlsx"}, ConfigError, "written as .parquet or .csv"),
     "no run": ({"run": "nowhere"}, ModelFileError, "there is no model.json"),
     "no table": ({"data": "nowhere"}, DataError, "there is no such folder"),

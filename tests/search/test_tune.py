@@ -311,7 +311,7 @@ def test_a_folder_with_a_search_on_another_table_is_refused(parts, tmp_path: Pat
         ({"trials": 0}, "trials=0: a search has at least 1 trial"),
         ({"trials": -3}, "trials=-3"),
         ({"trials": 2.5}, "trials=2.5"),
-        ({"minutes": 0}, "minutes=0: the time of a search is a positive number"),
+        ({"minutes": 0}, "minutes=0: the time of a search must be a positive number"),
         ({"minutes": float("nan")}, "minutes=nan"),
         ({"processes": 0}, "processes=0: a search has at least 1 process"),
     ],

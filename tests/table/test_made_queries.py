@@ -28,7 +28,7 @@ def test_a_sample_whose_stop_is_before_its_start_has_no_query(table: EventTable)
 
 
 def test_impossible_ranges_are_refused(table: EventTable) -> None:
-    with pytest.raises(DataError, match="start and stop are finite times"):
+    with pytest.raises(DataError, match="start and stop must be finite times"):
         grid(table, 1.0, stop=np.inf)
     with pytest.raises(DataError, match="queries, more than 50,000,000"):
         grid(table, 1e-30)

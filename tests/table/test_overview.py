@@ -236,7 +236,7 @@ def test_dollar_signs_in_names_are_drawn_as_they_are(tmp_path: Path) -> None:
 
 
 def test_an_unknown_picture_format_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"about.bmp: a picture ends in .png, .svg, .pdf"):
+    with pytest.raises(DataError, match=r"about.bmp: a figure must end in .png, .svg, .pdf"):
         overview(tiny()).save(tmp_path / "about.bmp")
 
 

@@ -120,7 +120,7 @@ def test_a_grid_asks_at_regular_times_from_the_first_reading_to_the_last(table, 
 
 @pytest.mark.parametrize("every", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_grid_needs_a_positive_time_between_queries(table, every):
-    assert refused(grid, table, every).endswith("the time between two queries is a positive number of hours.")
+    assert refused(grid, table, every).endswith("the time between two queries must be a positive number of hours.")
 
 
 def test_a_grid_of_an_unknown_sensor_is_an_error(table):

@@ -128,7 +128,7 @@ def test_a_heavier_class_is_predicted_more_often(model):
     [
         ("even", "class_weight is 'balanced' or a weight for each class, not 'even'"),
         ({"2": 1.0}, "class_weight: '2' is not a class"),
-        ({1: -1.0}, "the weight of '1' is a number from 0 on"),
+        ({1: -1.0}, "the weight of '1' must be a number of at least 0"),
         ({1: 0}, "at least two classes need a weight above 0"),
     ],
 )
@@ -151,5 +151,7 @@ def test_a_sample_weight_of_zero_is_a_sample_that_is_not_there():
         for held in (None, weight)
     )
     assert weighted > plain
-    with pytest.raises(DataError, match="sample_weight: one finite number from 0 on for each of 60 samples"):
+    with pytest.raises(
+        DataError, match="sample_weight: must be one finite number of at least 0 for each of 60 samples"
+    ):
         Classifier(config=config).fit(spoiled, sample_weight=[1.0])

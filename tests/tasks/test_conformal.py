@@ -137,7 +137,7 @@ def test_without_validation_samples_there_are_no_sets(parts, tmp_path: Path) -> 
     for fitted in (clf, load(clf.save(tmp_path / "run"))):
         with pytest.raises(ConfigError, match="need validation samples, and this model was fitted without any"):
             fitted.predict_sets(parts[2])
-    with pytest.raises(ConfigError, match=r"by_class says which coverage is meant, so it needs one"):
+    with pytest.raises(ConfigError, match=r"by_class needs a coverage"):
         clf.predict_table(parts[2], by_class=True)
 
 

@@ -26,7 +26,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Queries:
-    """Readings that are asked for: sensor `sensor` of sample `sample` at `time`."""
+    """Readings to predict: sensor `sensor` of sample `sample` at `time`."""
 
     sample: Tensor  # (q,)
     sensor: Tensor  # (q,)
@@ -39,24 +39,24 @@ class Queries:
         return Queries(self.sample[rows], self.sensor[rows], self.time[rows])
 
     def to(self, device: torch.device | str) -> Queries:
-        """The same queries on another device, but for their times."""
+        """The same queries on another device, except for their times."""
         return Queries(self.sample.to(device), self.sensor.to(device), self.time)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Readings n of samples b; a step s is one distinct timestamp of one sample. All lie in (sample, time) order."""
+    """Readings n of samples b; a step s is one distinct timestamp of one sample. All are in (sample, time) order."""
 
     value: Tensor  # (n,) scaled
     sensor: Tensor  # (n,)
     step: Tensor  # (n,)
-    time: Tensor  # (s,) double, on the CPU: single precision knows Unix seconds only to the nearest two minutes
+    time: Tensor  # (s,) double, on the CPU: single precision resolves Unix seconds only to about two minutes
     step_sample: Tensor  # (s,)
     statics: Tensor  # (b, a)
     num_sensors: int
-    target: Tensor | None = None  # (b,) or (b, ...) what the task's loss compares scores with
-    weight: Tensor | None = None  # (b,) how much each sample counts in the loss
-    queries: Queries | None = None  # readings that are asked for; target and weight are then theirs
+    target: Tensor | None = None  # (b,) or (b, ...) targets of the loss
+    weight: Tensor | None = None  # (b,) weight of each sample in the loss
+    queries: Queries | None = None  # readings to predict; target and weight then belong to them
 
     @property
     def num_samples(self) -> int:
@@ -112,22 +112,22 @@ class Batch:
 
     @cached_property
     def following(self) -> Tensor:
-        """(s, sensor) the first reading of the sensor in the same sample after timestamp s; -1 where none follows."""
+        """(s, sensor) the first reading of the sensor in the same sample after timestamp s; -1 if there is none."""
         number = len(self.value)
         first = np.full((self.num_steps + 1, self.num_sensors), number)
         first.reshape(-1)[self.cell.cpu().numpy()] = np.arange(number)
-        first = np.minimum.accumulate(first[::-1], axis=0)[::-1][1:]  # of any sample: readings lie in order
+        first = np.minimum.accumulate(first[::-1], axis=0)[::-1][1:]  # of any sample: readings are in order
         return self._in_same_sample(np.where(first < number, first, -1))
 
     @cached_property
     def previous(self) -> Tensor:
-        """(s, sensor) the latest reading of the sensor in the same sample up to timestamp s; -1 where there is none."""
+        """(s, sensor) the latest reading of the sensor in the same sample up to timestamp s; -1 if there is none."""
         latest = np.full((self.num_steps, self.num_sensors), -1)
         latest.reshape(-1)[self.cell.cpu().numpy()] = np.arange(len(self.value))
-        return self._in_same_sample(np.maximum.accumulate(latest, axis=0))  # of any sample: readings lie in order
+        return self._in_same_sample(np.maximum.accumulate(latest, axis=0))  # of any sample: readings are in order
 
     def _in_same_sample(self, reading: NDArray[np.int64]) -> Tensor:
-        """Readings (s, sensor), -1 where they are of another sample than the timestamp."""
+        """Readings (s, sensor), -1 if they belong to another sample than the timestamp."""
         if self.num_samples > 1:
             owner = np.append(self.sample.cpu().numpy(), -1)
             reading = np.where(owner[reading] == self.step_sample.cpu().numpy()[:, None], reading, -1)
@@ -135,7 +135,7 @@ class Batch:
 
     @cached_property
     def rank(self) -> Tensor:
-        """(s,) how many timestamps of the same sample came before."""
+        """(s,) the number of earlier timestamps of the same sample."""
         return torch.arange(self.num_steps, device=self.step.device) - self.samples.offsets[self.step_sample]
 
     def grid(self) -> Grid:
@@ -154,7 +154,7 @@ class Batch:
         return Grid(value.view(full), observed.view(full), time.view(shape), present.view(shape))
 
     def to(self, device: torch.device | str) -> Batch:
-        """The same batch on another device, but for its times: not every device has double precision."""
+        """The same batch on another device, except for its times: not every device has double precision."""
         if self.value.device == torch.device(device):
             return self
         moved: dict[str, Any] = {
@@ -167,7 +167,7 @@ class Batch:
     # -------------------------------------------------- long series (end of Sec. 3.4)
 
     def thinned(self, most: int) -> Batch:
-        """At most `most` timestamps per sample, evenly spread over its own, the first one included."""
+        """At most `most` timestamps per sample, evenly spread, including the first."""
         count = self.samples.counts[self.step_sample]
         place = self.rank * most // count.clamp_min(1)
         before = (self.rank - 1) * most // count.clamp_min(1)
@@ -175,7 +175,7 @@ class Batch:
         return self._only(keep)
 
     def cut(self, most: int) -> tuple[Batch, Segments]:
-        """Each sample cut into pieces of at most `most` timestamps, as samples of their own; and whose they are."""
+        """Each sample cut into pieces of at most `most` timestamps, as samples; and the original sample of each."""
         pieces = ((self.samples.counts + most - 1) // most).clamp_min(1)
         first = torch.cumsum(pieces, 0) - pieces
         owner = torch.repeat_interleave(torch.arange(self.num_samples, device=pieces.device), pieces)
@@ -189,7 +189,7 @@ class Batch:
         return batch, Segments.from_index(owner, self.num_samples, is_sorted=True)
 
     def _only(self, keep: Tensor) -> Batch:
-        """The batch with only the timestamps where keep (s,)."""
+        """The batch with only the timestamps selected by keep (s,)."""
         place = torch.cumsum(keep, 0) - 1
         kept = keep[self.step]
         return replace(

@@ -1,4 +1,4 @@
-"""How samples of a table are put into batches."""
+"""Put samples of a table into batches."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from raindrop.table.blocks import PageBudget, is_large, pools
 from raindrop.table.event_table import EventTable
 
 Positions = NDArray[np.int64]
-MAX_SAMPLES = 512  # in one batch when no gradient is needed
-GRAPH_ARRAYS = 16  # of the arrays that a batch takes, about one in so many is sensors x sensors for each sample
-MIN_WIDTH = 64  # numbers that a model has for each reading or timestamp, however few sensors there are
-MAX_CELLS = 1 << 23  # readings x sensors, and padded times x sensors, that are worked on at once (32 MB per array)
+MAX_SAMPLES = 512  # in a batch without gradients
+GRAPH_ARRAYS = 16  # about one in this many arrays of a batch is sensors x sensors per sample
+MIN_WIDTH = 64  # numbers that a model keeps per reading or timestamp, however few sensors there are
+MAX_CELLS = 1 << 23  # readings x sensors, or padded times x sensors, in one batch (32 MB per array)
 
 
 class BatchSource(ABC):
-    """What the training loop draws batches from: items (samples, or windows of samples) by position."""
+    """Where the training loop gets its batches: items (samples, or windows of samples) by position."""
 
     budget: PageBudget
-    """How much of a large table has been read since its memory was given back."""
+    """How much of a large table has been read since its memory was last released."""
     table: EventTable
     scaler: Scaler
     truth: NDArray[Any] | None
-    """What predictions of all items, in order, are judged by."""
+    """The true values that predictions of all items, in order, are scored against."""
     targets: NDArray[Any] | None
-    """What the loss sees, where it is fixed before training."""
+    """The targets of the loss, if they are fixed before training."""
     weights: NDArray[np.float32] | None
-    """How much each item counts in the loss."""
+    """The weight of each item in the loss."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -47,23 +47,23 @@ class BatchSource(ABC):
     @property
     @abstractmethod
     def lengths(self) -> NDArray[np.int64]:
-        """(items,) readings of each."""
+        """(items,) number of readings of each."""
 
     @property
     @abstractmethod
     def places(self) -> Positions:
-        """(items,) where the readings of each begin in the table."""
+        """(items,) where the readings of each item begin in the table."""
 
     def pools(self, rng: np.random.Generator) -> list[Positions]:
-        """The items in pools that are gone through one after another; all in one where the table is not large."""
+        """The items in pools that are processed one after another; a single pool if the table is not large."""
         return pools(self.table.time, self.places, self.lengths, rng)
 
     @abstractmethod
     def cells(self, positions: Positions) -> NDArray[np.int64]:
-        """(positions,) how many numbers a model works on at once for the first item, the first two, and so on."""
+        """(positions,) how many numbers a model holds at once for the first item, the first two, and so on."""
 
     def largest(self) -> tuple[int, int]:
-        """Readings and cells of the item with the most readings, or the cells of a sensor graph if that is more."""
+        """Readings and cells of the item with the most readings, or the cells of a sensor graph if they are more."""
         if not len(self):
             return 0, 0
         at = np.array([int(np.argmax(self.lengths))])
@@ -82,9 +82,9 @@ class BatchSource(ABC):
         drop_readings: float = 0.0,
         drop_sensors: float = 0.0,
     ) -> Batch:
-        """The items at `positions`; with `rng`, readings and whole sensors are left out at random.
+        """The items at `positions`; with `rng`, readings and whole sensors are dropped at random.
 
-        `drop_readings` and `drop_sensors` are the largest shares: each item draws its own between 0 and that.
+        `drop_readings` and `drop_sensors` are the maximum shares: each item draws its own share between 0 and that.
         """
 
     def assemble(
@@ -118,7 +118,7 @@ class BatchSource(ABC):
 
 
 class Collator(BatchSource):
-    """Makes batches from the samples of a table, touching only the readings of those samples."""
+    """Makes batches from the samples of a table, reading only those samples."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class Collator(BatchSource):
         weights: NDArray[np.float32] | None = None,
         ignore_unknown: bool = False,
     ):
-        """`truth` is what predictions are judged by, `targets` (the same where not given) what the loss sees."""
+        """`truth` is what predictions are scored against, `targets` (by default the same) what the loss uses."""
         self.table = table
         self.scaler = scaler
         self.budget = PageBudget()
@@ -159,8 +159,8 @@ class Collator(BatchSource):
     def cells(self, positions: Positions) -> NDArray[np.int64]:
         """Readings x sensors for models on flat readings; samples x longest series x sensors for those on a grid.
 
-        Few sensors count as MIN_WIDTH. Sensor graphs have sensors x sensors for each sample, in few arrays: they count
-        where there are many sensors.
+        Fewer than MIN_WIDTH sensors count as MIN_WIDTH. Sensor graphs need sensors x sensors for each sample, in few
+        arrays; they matter if there are many sensors.
         """
         number, sensors = np.arange(1, len(positions) + 1), len(self.scaler.sensors)
         flat = np.cumsum(self.table.count[positions])
@@ -212,7 +212,7 @@ def _num_times(table: EventTable) -> NDArray[np.int64]:
 
 
 def first_of_each_step(time: NDArray[np.float64], owner: Positions) -> NDArray[np.bool_]:
-    """(n,) whether a reading is the first of its timestamp; readings lie in (owner, time) order."""
+    """(n,) whether a reading is the first of its timestamp; readings are in (owner, time) order."""
     new = np.ones(len(time), dtype=bool)
     new[1:] = (time[1:] != time[:-1]) | (owner[1:] != owner[:-1])
     return new
@@ -225,9 +225,9 @@ def in_order(data: BatchSource) -> Iterator[Batch]:
 
 
 def bounded(data: BatchSource, positions: Positions, max_items: int | None = None) -> Iterator[Positions]:
-    """Cut `positions` into runs so that what a model allocates for each stays bounded.
+    """Cut `positions` into runs so that the memory a model allocates for each stays bounded.
 
-    An item that is larger than the bound is a run of its own.
+    An item that exceeds the bound is a run by itself.
     """
     most = max_items or len(positions)
     start = 0
@@ -252,8 +252,8 @@ def plan_batches(
     """The batches of one epoch, as positions.
 
     Natural: every sample once, in random order. Balanced: as many batches, each with the same number of samples of
-    every class; a class is gone through in random order again and again. Bucketed: samples of similar length
-    together, which spares models with a dense grid their padding. With several `pools`, those of each pool in turn.
+    every class; each class is repeated, in a new random order, as often as needed. Bucketed: samples of similar length
+    together, which saves padding in models with a dense grid. With several `pools`, the batches of each pool in turn.
     """
     if pools is not None and len(pools) > 1:
         plans = (

@@ -1,7 +1,7 @@
-"""Readings out of a window's sight: a sensor's latest one before what the window sees, and its first one after it.
+"""Readings outside a window: a sensor's latest one before the window's readings, and its first one after them.
 
-In a gap that is longer than a window's margin, a sensor's own readings on one side or on both would otherwise be
-missing, and the values that are filled in would jump where one window ends and the next begins.
+In a gap longer than a window's margin, a sensor's own readings on one or both sides would otherwise be missing, and
+filled values would jump at the border of two windows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class DistantReadings:
     """The rows of each series of some samples in order of time; a series is one sensor of one sample."""
 
     def __init__(self, table: EventTable, codes: NDArray[np.int64], num_sensors: int, samples: Positions):
-        """`codes` are those of the table's sensors, -1 where unknown; `samples` rise."""
+        """`codes` are those of the table's sensors, -1 if unknown; `samples` are in ascending order."""
         rows = table.rows(samples)
         owner = np.repeat(np.arange(len(samples)), table.count[samples])
         sensor = codes[table.sensor[rows]]
@@ -30,12 +30,12 @@ class DistantReadings:
         self.offsets = np.concatenate([[0], np.cumsum(counts)])
 
     def before(self, sample: Positions, sensor: Positions, row: Positions) -> Positions:
-        """(n,) the latest reading of a sensor in an earlier row of its sample; -1 where there is none."""
+        """(n,) the latest reading of a sensor in an earlier row of its sample; -1 if there is none."""
         start, _, place = self._places(sample, sensor, row)
         return np.where(place > start, self._row(place - 1), -1)
 
     def after(self, sample: Positions, sensor: Positions, row: Positions) -> Positions:
-        """(n,) the first reading of a sensor in this row of its sample or a later one; -1 where there is none."""
+        """(n,) the first reading of a sensor in this row of its sample or a later one; -1 if there is none."""
         _, stop, place = self._places(sample, sensor, row)
         return np.where(place < stop, self._row(place), -1)
 

@@ -1,4 +1,4 @@
-"""Windows to train and to validate on: some of their readings are hidden, and asked for."""
+"""Windows for training and validation: some of their readings are hidden and predicted."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from raindrop.batch.windows import Bools, Windows, WindowSource
 from raindrop.table.event_table import EventTable
 
 MAX_PAIRS = 1 << 17  # queries x sensors in a training batch,
-MIN_QUERIES = 64  # but at least so many queries
+MIN_QUERIES = 64  # but at least this many queries
 MAX_VALIDATION = 50_000  # readings to validate on
-DISTANT_SHARE = 0.5  # of the sensors, whose distant readings are seen in training
+DISTANT_SHARE = 0.5  # of the sensors whose distant readings are visible in training
 
 
 class GapWindows(WindowSource):
-    """Windows to train on: some readings are hidden, anew in every batch, and asked for."""
+    """Training windows: some readings are hidden and predicted, drawn again for every batch."""
 
     def __init__(
         self,
@@ -33,19 +33,19 @@ class GapWindows(WindowSource):
         askable: Bools | None = None,
         **options: Any,
     ):
-        """Only readings that are `askable` (readings of the table,) are asked for, if given."""
+        """If given, only readings that are `askable` (readings of the table,) are predicted."""
         super().__init__(table, scaler, windows, **options)
         self.gaps, self.askable = gaps, askable
         self.sees_after = gaps.horizon is None
 
     def draw_distant(self, number: int, rng: np.random.Generator) -> Bools | None:
-        """(window, sensor) whose distant readings are seen; so a sensor without any is met in training too."""
+        """(window, sensor) whose distant readings are visible; so training also covers sensors without any."""
         if self.distant is None:
             return None
         return rng.random((number, len(self.scaler.sensors))) < DISTANT_SHARE
 
     def draw(self, positions: Positions, rng: np.random.Generator) -> tuple[Bools, Bools]:
-        """Of the `readings` at these positions: which are hidden, and which are asked for."""
+        """Of the `readings` at these positions: which are hidden, and which are predicted."""
         rows, owner, sensor = self.readings(positions)
         time = np.asarray(self.table.time[rows])
         start, stop = self.windows.start[positions], self.windows.stop[positions]
@@ -54,7 +54,7 @@ class GapWindows(WindowSource):
         return self.gaps.draw(rng, owner, sensor, time, inside, len(positions), askable)
 
     def hide(self, positions: Positions, hidden: Bools, asked: Positions, distant: Bools | None) -> Batch:
-        """The batch without the hidden readings, with queries at the asked ones, and (window, sensor) `distant`."""
+        """The batch without the hidden readings, with queries for the asked ones, and (window, sensor) `distant`."""
         rows, owner, sensor = self.readings(positions)
         target = self.scaler.scale_values(np.asarray(self.table.value[rows[asked]]), sensor[asked])
         keep = ~hidden
@@ -66,7 +66,7 @@ class GapWindows(WindowSource):
         )
 
     def cells(self, positions: Positions) -> NDArray[np.int64]:
-        """Queries x sensors, of which there are at most MAX_PAIRS, and the readings."""
+        """Queries x sensors, at most MAX_PAIRS, and the readings."""
         seen: NDArray[np.int64] = np.cumsum(self.windows.count[positions])
         cells: NDArray[np.int64] = seen * 8 + np.minimum(seen * len(self.scaler.sensors), MAX_PAIRS)
         return cells
@@ -89,7 +89,7 @@ class GapWindows(WindowSource):
 
 
 class HeldOutWindows(GapWindows):
-    """Windows to validate on: each has its own gaps as in training, but drawn once."""
+    """Validation windows: with gaps as in training, but drawn only once."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class HeldOutWindows(GapWindows):
         seed: int = 0,
         **options: Any,
     ):
-        """Asks for at most `most` readings."""
+        """Predicts at most `most` readings."""
         super().__init__(table, scaler, windows, gaps, **options)
         rng = np.random.default_rng(seed)
         parts = np.array_split(np.arange(len(self)), max(1, len(self) // 64))

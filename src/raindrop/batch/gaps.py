@@ -1,7 +1,7 @@
-"""Gaps to train on: which readings of a window are hidden, drawn like the gaps a user will want filled.
+"""Gaps for training: which readings of a window are hidden, drawn like the gaps that users want to fill.
 
 Each window draws single readings, blocks of consecutive readings of a sensor, outages as they occur in the data (the
-gaps of another time, in all sensors at once), and now and then whole sensors. A forecaster hides everything after a
+gaps at another time, in all sensors at once), and occasionally whole sensors. A forecaster hides everything after a
 cutoff instead.
 """
 
@@ -20,13 +20,13 @@ from raindrop.table.queries import OUTAGE, spans
 Bools = NDArray[np.bool_]
 Positions = NDArray[np.int64]
 Float64 = NDArray[np.float64]
-MAX_SAMPLES = 2000  # whose gaps serve as examples
+MAX_SAMPLES = 2000  # used as examples of gaps
 
 
 def typical_intervals(table: EventTable) -> Float64:
-    """(sensor,) the median time between two readings of a sensor; that of all sensors where it has too few.
+    """(sensor,) the median time between two readings of a sensor; that of all sensors if it has too few.
 
-    Of a large table, samples that are evenly spread over it are looked at.
+    For a large table, it is estimated from samples evenly spread over it.
     """
     if is_large(table.time):
         table = table[evenly_spread(table.count, BLOCK)].in_memory()
@@ -48,18 +48,18 @@ def typical_intervals(table: EventTable) -> Float64:
 
 @dataclass(frozen=True, eq=False)
 class Gaps:
-    """The data's own gaps, and how often each kind of gap is drawn."""
+    """The gaps that occur in the data, and how often each kind of gap is drawn."""
 
     interval: Float64  # (sensor,) typical
     series_start: Positions  # (samples sensors + 1,) where the times of each series start in `time`
     time: Float64  # of the example readings, by series
     span: Float64  # (samples, 2) first and last reading of each example sample
     horizon: float | None = None
-    """A forecaster's: everything later than a cutoff is hidden, and asked for up to this much later."""
+    """For a forecaster: everything after a cutoff is hidden, and predicted up to this much later."""
     cutoff: float | None = None
-    """The cutoff of half of the windows, where it is known; the others draw theirs."""
+    """The cutoff of half of the windows, if it is known; the other windows draw theirs."""
     may_be_silent: Bools | None = None
-    """(sensor,) which sensors are now and then hidden whole; all of them where not given."""
+    """(sensor,) the sensors that are occasionally hidden entirely; by default all."""
 
     @classmethod
     def learn(
@@ -71,7 +71,7 @@ class Gaps:
         cutoff: float | None = None,
         seed: int = 0,
     ) -> Self:
-        """From (some of) the samples of a table."""
+        """Learn gaps from (some of) the samples of a table."""
         if len(table) > MAX_SAMPLES:
             table = table[np.sort(np.random.default_rng(seed).choice(len(table), MAX_SAMPLES, replace=False))]
             table = table.in_memory()
@@ -90,9 +90,9 @@ class Gaps:
         windows: int,
         askable: Bools | None = None,
     ) -> tuple[Bools, Bools]:
-        """(n,) which readings are hidden, and which of those `inside` are asked for: at least one if there is any.
+        """(n,) which readings are hidden, and which of those `inside` are predicted: at least one if there is any.
 
-        Only readings that are `askable` are asked for, if given.
+        If given, only readings that are `askable` are predicted.
         """
         if self.horizon is None:
             hidden = self._gaps(rng, owner, sensor, time, inside, windows)
@@ -107,7 +107,7 @@ class Gaps:
             chosen = rng.choice(np.flatnonzero(inside))
             if self.horizon is None:
                 hidden[chosen] = asked[chosen] = True
-            else:  # a cutoff right before it
+            else:  # cut off right before it
                 later = (owner == owner[chosen]) & (time >= time[chosen])
                 hidden |= later
                 asked = later & inside & (time <= time[chosen] + self.horizon)
@@ -134,7 +134,7 @@ class Gaps:
     def _outages(
         self, rng: np.random.Generator, owner: Positions, sensor: Positions, time: Float64, low: Float64, windows: int
     ) -> Bools:
-        """Hidden where the same sensors were silent at another time, or in another sample, in most windows."""
+        """Hide readings where the same sensors were silent at another time, or in another sample; in most windows."""
         other = rng.integers(len(self.span), size=windows)
         first, last = self.span[other].T
         width = np.zeros(windows)
@@ -164,7 +164,7 @@ class Gaps:
 def bisect(
     rising: NDArray[Any], low: Positions, high: Positions, value: NDArray[Any], *, right: bool = False
 ) -> Positions:
-    """Where each value belongs in rising[low:high]: before equal numbers, or behind them if `right`. All at once."""
+    """Insertion point of each value in rising[low:high]: before equal numbers, or after them if `right`; vectorised."""
     low, high = low.copy(), high.copy()
     while (open_ := low < high).any():
         middle = (low + high) // 2
@@ -176,7 +176,7 @@ def bisect(
 
 
 def _bounds(owner: Positions, time: Float64, inside: Bools, windows: int) -> tuple[Float64, Float64]:
-    """(windows,) the first and last time of the readings inside each window; 0 where there is none."""
+    """(windows,) the first and last time of the readings inside each window; 0 if there are none."""
     low, high = np.full(windows, np.inf), np.full(windows, -np.inf)
     np.minimum.at(low, owner[inside], time[inside])
     np.maximum.at(high, owner[inside], time[inside])

@@ -1,4 +1,4 @@
-"""From tensors, on whichever device they live, to NumPy arrays."""
+"""Convert tensors on any device to NumPy arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each sensor measured near any time: decaying averages of its readings before and after, and how old they are.
+"""What each sensor measured near any time: decaying averages of its readings before and after, and their age.
 
 With weights exp(-age / width), the average over all earlier readings follows from the average at the latest one, so
 all averages of a series cost one pass (a parallel scan) per width. At any other time only the weight has decayed: the
@@ -21,12 +21,12 @@ from raindrop.batch.ragged import Segments
 
 SCALES = (0.7, 1.5, 3.0, 6.0, 12.0, 36.0)  # widths in units of the sensor's typical interval
 NO_EVIDENCE = -12.0  # log weight where there is no reading, or none near
-MAX_AGE = 400.0  # in typical intervals; older readings count as this old
+MAX_AGE = 400.0  # in typical intervals; ages are clipped to this
 
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """Averages over the readings on one side, as of each reading, which counts itself."""
+    """Averages over the readings on one side, at each reading, including the reading itself."""
 
     average: Tensor  # (n, k)
     log_weight: Tensor  # (n, k)
@@ -60,7 +60,7 @@ class Series:
 
     @cached_property
     def _ranks(self) -> tuple[Tensor, Tensor]:
-        """The distinct times of the readings, rising, and the sort key of each reading: series, then time."""
+        """The distinct times of the readings, ascending, and the sort key of each reading: series, then time."""
         distinct, rank = torch.unique(self.time, return_inverse=True)
         series = torch.repeat_interleave(torch.arange(len(self.counts)), self.counts.cpu())
         return distinct, series * (2 * len(distinct) + 1) + 2 * rank + 1
@@ -68,8 +68,8 @@ class Series:
     def around(self, sample: Tensor, sensor: Tensor, time: Tensor, *, strict: bool = False) -> Moments:
         """The latest reading at or before each time and the first one after it.
 
-        sample, time (q,), sensor (q,) or (q, u): of one sensor, or of several at the same time. With `strict`, a
-        reading at the very time is neither. `time` is double, on the CPU.
+        sample, time (q,), sensor (q,) or (q, u): of one sensor, or of several at the same time. With `strict`, readings
+        exactly at the time are excluded. `time` is double, on the CPU.
         """
         distinct, keys = self._ranks
         at = torch.searchsorted(distinct, time)
@@ -88,9 +88,9 @@ class Series:
         return self._moments(sensor, time, previous, previous >= start, following, following < stop)
 
     def of_all_sensors(self, sample: Tensor, time: Tensor) -> tuple[Moments, Tensor]:
-        """All sensors at the distinct (m,) times of samples, and (q,) which of them is that of each sample and time.
+        """All sensors at the distinct (m,) times of samples, and (q,) the index of each sample and time among these.
 
-        Readings that are asked for at one time, or within one gap, share theirs.
+        Queries at the same time, or within the same gap, share one entry.
         """
         distinct, rank = torch.unique(time, return_inverse=True)
         key, index = torch.unique(sample.cpu() * len(distinct) + rank, return_inverse=True)
@@ -123,7 +123,7 @@ class Series:
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """A sensor of a sample at a time, by its readings before and after; any shape (...)."""
+    """A sensor of a sample at a time, described by its readings before and after; any shape (...)."""
 
     series: Series
     previous: Tensor  # (...) the latest reading
@@ -132,7 +132,7 @@ class Moments:
     has_following: Tensor
     age: Tensor  # (...) of the latest reading, in typical intervals of the sensor
     wait: Tensor  # (...) until the next reading, likewise
-    share: Tensor  # (...) of the way from the latest reading to the next; 0 where none is next, 1 where none is before
+    share: Tensor  # (...) position between the latest reading and the next; 0 without a next one, 1 without a latest
 
     def averages(self, widths: slice | list[int] = slice(None)) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """(..., k) averages of both sides, before and after, and the log weights before and after."""
@@ -156,7 +156,7 @@ class Moments:
         return share * before + (1 - share) * after, before, after, log_before, log_after
 
     def values(self) -> tuple[Tensor, Tensor, Tensor]:
-        """(...) the latest value, the next one, and the line between them; 0 where there is none."""
+        """(...) the latest value, the next one, and the linear interpolation; 0 if there is none."""
         if not self.series.value.shape[0]:
             return self.age * 0, self.age * 0, self.age * 0
         last = self.series.value[self.previous] * self.has_previous
@@ -164,11 +164,11 @@ class Moments:
         return last, coming, last + (coming - last) * self.share
 
     def previous_time(self) -> Tensor:
-        """(...) double, on the CPU: when the latest reading was."""
+        """(...) time of the latest reading, double, on the CPU."""
         return self._time_of(self.previous)
 
     def following_time(self) -> Tensor:
-        """(...) double, on the CPU: when the next reading is."""
+        """(...) time of the next reading, double, on the CPU."""
         return self._time_of(self.following)
 
     def _time_of(self, row: Tensor) -> Tensor:
@@ -185,7 +185,7 @@ def _scan(value: Tensor, decay: Tensor, longest: int) -> Side:
 def _recurrence(x: Tensor, decay: Tensor, longest: int) -> Tensor:
     """y_i = decay_i y_(i-1) + x_i for all i at once, by doubling: after round r, y_i covers the last 2^r readings.
 
-    x, decay (n, ...); a series starts where decay is 0, as it is at first, and none is longer than `longest`.
+    x, decay (n, ...); a series starts where decay is 0, as at the first row, and none is longer than `longest`.
     """
     total, reach, step = x, decay, 1
     while step < longest:
@@ -222,7 +222,7 @@ def decaying_average(batch: Batch, x: Tensor, interval: Tensor, scales: Tensor) 
     order, size = rows.cpu().numpy(), counts.cpu().numpy()
     time = batch.time.numpy()[batch.step.cpu().numpy()[order]]
     gap = np.diff(time, prepend=time[:1]) / interval.cpu().numpy()[batch.sensor.cpu().numpy()[order]]
-    gap[(np.cumsum(size) - size)[size > 0]] = np.inf  # nothing before the first reading of a series
+    gap[(np.cumsum(size) - size)[size > 0]] = np.inf  # the first reading of a series has none before it
     decay = torch.from_numpy(np.exp(-gap[:, None] / scales.cpu().numpy())[..., None]).to(x.device, x.dtype)
     longest = int(size.max())
     with_ones = torch.cat([x[rows], torch.ones_like(decay)], dim=-1)  # the sums of x, and of the weights
@@ -238,7 +238,7 @@ def decaying_average(batch: Batch, x: Tensor, interval: Tensor, scales: Tensor) 
 class Neighbours:
     """The readings of each sensor before and after each timestamp of a batch: (s, u) each, ages as NumPy arrays.
 
-    A reading at the very timestamp counts as before, with an age of 0.
+    A reading exactly at the timestamp counts as before, with an age of 0.
     """
 
     def __init__(self, batch: Batch, interval: Tensor):
@@ -250,8 +250,8 @@ class Neighbours:
         age, wait = now - read_at.take(previous), read_at.take(following) - now  # position -1 is the last
         between = has_previous & has_following
         self.share = np.where(between, age / np.where(between, age + wait, 1.0), ~has_previous)
-        """Of the way from the reading before to the one after."""
+        """Position between the reading before and the one after, from 0 to 1."""
         typical = interval.cpu().numpy()
         self.age = np.where(has_previous, age / typical, np.inf)
         self.wait = np.where(has_following, wait / typical, np.inf)
-        """In units of the sensor's typical interval; inf where there is no reading."""
+        """In units of the sensor's typical interval; inf if there is no reading."""

@@ -1,7 +1,8 @@
 """Sums over groups of rows in a ragged batch: many rows into one (`sum`), and one row to many (`broadcast`).
 
-`Segments.sum` and `Segments.broadcast` are each other's gradient. Their cost grows with the number of rows. Nothing is
-padded except in `Blocks`, which pads each sample to a multiple of BLOCK_SIZE rows so that matrix products can be used.
+`Segments.sum` and `Segments.broadcast` are the gradients of each other. Their cost is linear in the number of rows.
+Nothing is padded except in `Blocks`, which pads each sample to a multiple of BLOCK_SIZE rows so that matrix products
+can be used.
 """
 
 from __future__ import annotations
@@ -53,11 +54,11 @@ class Segments:
 
     index: Tensor  # (n,) segment of each row
     num_segments: int
-    is_sorted: bool = False  # a promise that `index` never decreases
+    is_sorted: bool = False  # the caller guarantees that `index` never decreases
 
     @classmethod
     def from_index(cls, index: Tensor, num_segments: int, *, is_sorted: bool = False) -> Segments:
-        """Segments from the segment of each row; `is_sorted` promises that `index` never decreases."""
+        """Segments from the segment of each row; `is_sorted` guarantees that `index` never decreases."""
         return cls(index, num_segments, is_sorted)
 
     @cached_property

@@ -46,8 +46,8 @@ class StaticColumn:
         return np.asarray(values[:, None] == np.array(self.categories, dtype=object), dtype=np.float32)
 
     def plain(self, column: pl.Series) -> list[Any]:
-        """The column as numbers or text that can be written anywhere, None where missing; `encode` gives the same."""
-        self.encode(column)  # an error where it cannot be encoded
+        """The column as plain numbers or text, None if missing; `encode` gives the same result for it."""
+        self.encode(column)  # raises if it cannot be encoded
         if self.categories is not None:
             return _to_category(column)
         return [None if np.isnan(number) else number for number in _to_number(column).tolist()]
@@ -55,7 +55,7 @@ class StaticColumn:
 
 @dataclass(frozen=True)
 class Moments:
-    """How many readings each sensor has, their mean, and the sum of squared differences from it."""
+    """The number of readings of each sensor, their mean, and the sum of squared differences from it."""
 
     count: NDArray[np.int64]  # (sensor,)
     mean: Float64  # (sensor,)
@@ -63,7 +63,7 @@ class Moments:
 
     @classmethod
     def of_table(cls, table: EventTable) -> Moments:
-        """Of all readings, in one pass over the blocks of a large table."""
+        """The moments of all readings, in one pass over the blocks of a large table."""
         first, *others = (cls._of_block(part) for part in table.blocks())
         for other in others:
             first = first._and(other)
@@ -81,7 +81,7 @@ class Moments:
         return cls(readings, mean, squares)
 
     def _and(self, other: Moments) -> Moments:
-        """Of both (Chan, Golub and LeVeque, 1979)."""
+        """The moments of both (Chan, Golub and LeVeque, 1979)."""
         count = self.count + other.count
         share, apart = other.count / np.maximum(count, 1), other.mean - self.mean
         mean = np.where(self.count > 0, self.mean + apart * share, other.mean)
@@ -113,7 +113,7 @@ class Scaler:
 
     @property
     def observed_sensors(self) -> tuple[str, ...]:
-        """The sensors that have a training reading; readings of any other are an error or ignored."""
+        """The sensors that have a training reading; readings of other sensors raise or are ignored."""
         return tuple(name for name, observed in zip(self.sensors, self.observed, strict=True) if observed)
 
     @property
@@ -122,11 +122,11 @@ class Scaler:
         return sum(column.width for column in self.statics)
 
     def scale_values(self, value: NDArray[Any], sensor: NDArray[np.int64]) -> Float32:
-        """(n,) z-scores of readings; `sensor` are their codes here."""
+        """(n,) z-scores of readings; `sensor` are the codes of this scaler."""
         return _to_float32((value - self.mean[sensor]) / self.scale[sensor])
 
     def encode_statics(self, table: EventTable) -> Float32:
-        """(samples, static_width) the encoded statics; one without a column is unknown, as an empty one is."""
+        """(samples, static_width) the encoded statics; a static without a column is treated as missing."""
         absent = [column.name for column in self.statics if column.name not in table.samples.columns]
         if absent:
             warnings.warn(
@@ -148,10 +148,10 @@ class Scaler:
         return np.concatenate(parts, axis=1)
 
     def sensor_codes(self, table: EventTable, *, ignore_unknown: bool = False) -> NDArray[np.int64]:
-        """For each sensor of `table` its code here, or -1 if it has no training reading, whether it was listed or not.
+        """The code here of each sensor of `table`, or -1 if it has no training reading, whether it was listed or not.
 
-        Readings of such sensors are an error unless `ignore_unknown`: nothing is known about their scale, and the
-        weights of a sensor that was only listed are untrained.
+        Readings of such sensors raise unless `ignore_unknown`: their scale is unknown, and the weights of a sensor that
+        was only listed are untrained.
         """
         code = {name: at for at, name in enumerate(self.sensors) if self.observed[at]}
         codes = np.array([code.get(name, -1) for name in table.sensors], dtype=np.int64)
@@ -194,7 +194,7 @@ class Scaler:
 
 
 def unknown_sensors_error(names: Sequence[str], readings: int, total: int) -> DataError:
-    """The error for so many readings of sensors that were not read in training."""
+    """The error about readings of sensors that had no reading in training."""
     subject = "1 sensor was" if len(names) == 1 else f"{len(names)} sensors were"
     return DataError(
         f"{subject} not read in training (first: '{names[0]}'; {format_count(readings, total, 'readings')}).\n"
@@ -209,7 +209,7 @@ def is_number(column: pl.Series) -> bool:
 
 
 def _rounding_error(mean: Any) -> Any:
-    """The standard deviation that float64 rounding alone can give to a constant: a few units in the last place."""
+    """The standard deviation that float64 rounding alone can give a constant: a few units in the last place."""
     return 4 * np.finfo(np.float64).eps * np.abs(mean)
 
 
@@ -219,7 +219,7 @@ def _to_float32(scaled: Float64) -> Float32:
 
 
 def _z_scores(columns: Sequence[StaticColumn], series: Sequence[pl.Series]) -> Float32:
-    """(n, columns) numbers in units of their scale; 0 where they are missing."""
+    """(n, columns) numbers in units of their scale; 0 if they are missing."""
     numbers = np.empty((len(series[0]), len(series)))
     for at, each in enumerate(series):
         numbers[:, at] = _to_number(each)
@@ -230,8 +230,8 @@ def _z_scores(columns: Sequence[StaticColumn], series: Sequence[pl.Series]) -> F
 
 
 def _to_number(column: pl.Series) -> Float64:
-    """The column as numbers; NaN where the value is missing."""
-    if column.dtype == pl.String and column.null_count() == len(column):  # nothing known is nothing of a wrong type
+    """The column as numbers; NaN if the value is missing."""
+    if column.dtype == pl.String and column.null_count() == len(column):  # all missing, so there is no wrong type
         column = column.cast(pl.Float64)
     if not is_number(column):
         raise DataError(
@@ -249,7 +249,7 @@ def _to_number(column: pl.Series) -> Float64:
 
 
 def _to_category(column: pl.Series) -> list[str | None]:
-    """The column as text; None where the value is missing."""
+    """The column as text; None if the value is missing."""
     if column.dtype.is_nested() or column.dtype == pl.Duration:
         raise DataError(
             f"samples: static '{column.name}' is of type {column.dtype}, which is neither a number nor a category.\n"

@@ -21,7 +21,7 @@ SAMPLE_DETAILS = ("end", "start", "length", "readings", "sensors", "most_reading
 
 
 def summarise(table: EventTable) -> NDArray[np.float64]:
-    """(samples, sensors, 9): the `summaries_of` all samples of a table, in the table's units."""
+    """(samples, sensors, 9): `summaries_of` all samples of a table, in the table's units."""
     scaler = Scaler.fit(table)
     parts = [summaries_of(batch).numpy() for batch in in_order(Collator(table, scaler))]
     summaries = np.concatenate([np.zeros((0, len(table.sensors), len(SUMMARIES))), *parts])
@@ -35,8 +35,7 @@ def summarise(table: EventTable) -> NDArray[np.float64]:
 def summaries_of(batch: Batch, time: Tensor | None = None) -> Tensor:
     """(b, u, 9): the SUMMARIES of each sensor of each sample; NaN for a sensor without readings, but count 0.
 
-    time (s,): what counts as the time of each timestamp, on the device of the values; by default `batch.time`. The
-    summaries have its number type.
+    time (s,): a replacement for `batch.time`, on the device of the values. The summaries have its dtype.
     """
     time = batch.time if time is None else time
     series, value = batch.senders, batch.value.to(time.dtype)
@@ -109,13 +108,13 @@ def details_of(batch: Batch, recent: float) -> tuple[Tensor, Tensor]:
 def _sorted_by_sensor(batch: Batch, value: Tensor, time: Tensor) -> tuple[Tensor, Tensor]:
     """Values (n,) and times (s,) -> (n + 1,) each: by sample and sensor, in time order.
 
-    The 0 at the end is for indexing: where the last sensor has no readings, its first lies behind all others.
+    The 0 at the end is for indexing: if the last sensor has no readings, its first index is past all others.
     """
     rows, zero = batch.senders.rows, value.new_zeros(1)
     return torch.cat([value[rows], zero]), torch.cat([time[batch.step[rows]], zero])
 
 
 def _sample_bounds(batch: Batch) -> tuple[Tensor, Tensor]:
-    """(b,) the first and the last time of each sample; any number for a sample without readings."""
+    """(b,) the first and the last time of each sample; arbitrary for a sample without readings."""
     time, start = torch.cat([batch.time, batch.time.new_zeros(1)]), batch.samples.offsets
     return time[start], time[(start + batch.samples.counts - 1).clamp_min(0)]

@@ -1,8 +1,8 @@
-"""Windows: pieces of samples in which readings are asked for, with the readings around them.
+"""Windows: parts of samples in which readings are predicted, with the readings around them.
 
 A short sample is one window. A long series is cut into windows of equal length; the readings up to `margin` before and
-after a window are seen too, but never asked for. Lengths are multiples of the typical interval between readings. Of a
-sensor without a reading in a margin, the next one beyond it is seen, for models that can make use of it.
+after a window are visible too, but never predicted. Lengths are multiples of the typical interval between readings. If
+a sensor has no reading in a margin, its next one beyond is visible, for models that can use it.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Windows:
-    """From when to when of which sample readings are asked for, and which readings are seen."""
+    """The time ranges of samples in which readings are predicted, and the readings that are visible."""
 
     sample: Positions  # (w,) position in the table
     start: Float64  # (w,)
-    stop: Float64  # (w,) readings at start <= time < stop may be asked for
-    row: Positions  # (w,) the first reading that is seen
-    count: Positions  # (w,) how many are seen
+    stop: Float64  # (w,) readings at start <= time < stop may be predicted
+    row: Positions  # (w,) the first visible reading
+    count: Positions  # (w,) number of visible readings
 
     @classmethod
     def cut(cls, table: EventTable, interval: float, horizon: float | None = None, *, pieces: int = 1) -> Self:
-        """All samples of a table in windows; `interval` is the typical time between readings of a sensor.
+        """Cut all samples of a table into windows; `interval` is the typical time between readings of a sensor.
 
-        With `pieces`, windows of this part of the usual length.
+        With `pieces`, windows are shorter than usual by this factor.
         """
         length, margin = max(LENGTH * interval, 2 * (horizon or 0.0)) / pieces, MARGIN * interval
         first, last = spans(table)
@@ -73,7 +73,7 @@ class Windows:
         return first, last
 
     def with_readings(self, table: EventTable, askable: Bools | None = None) -> Self:
-        """Only the windows in which there is a reading to ask for, one that is `askable` (readings,) if given."""
+        """Only the windows with a reading to predict, one that is `askable` (readings,) if given."""
         first, last = self.rows_inside(table)
         if askable is None:
             return self[last > first]
@@ -81,14 +81,14 @@ class Windows:
         return self[before[last] > before[first]]
 
     def of(self, sample: Positions, time: Float64) -> Positions:
-        """The window of this sample in which each time lies; windows must be in order."""
+        """The window of this sample that contains each time; windows must be in order."""
         first = np.searchsorted(self.sample, sample, side="left")
         last = np.searchsorted(self.sample, sample, side="right")
         return np.clip(bisect(self.stop, first, last, time, right=True), first, last - 1)
 
 
 class WindowSource(BatchSource):
-    """Windows of a table as items. What is asked for, and what is hidden, is the subclass's business."""
+    """Windows of a table as items. Subclasses decide what is hidden and what is predicted."""
 
     sees_after = True  # whether there may be distant readings after a window
 
@@ -101,7 +101,7 @@ class WindowSource(BatchSource):
         ignore_unknown: bool = False,
         sees_distant: bool = False,
     ):
-        """With `sees_distant`, a sensor without a reading in a window's margin is seen by its next one beyond it."""
+        """With `sees_distant`, a sensor without a reading in a window's margin shows its next one beyond it."""
         self.table, self.scaler, self.windows, self.sees_distant = table, scaler, windows, sees_distant
         self.budget = PageBudget()
         self.codes = scaler.sensor_codes(table, ignore_unknown=ignore_unknown)
@@ -127,7 +127,7 @@ class WindowSource(BatchSource):
 
     @cached_property
     def distant(self) -> DistantReadings | None:
-        """The readings of the samples that are cut; None where none is, or where none is to be seen."""
+        """The readings of the samples that are cut; None if there are none, or if they are not used."""
         inner = np.isfinite(self.windows.start) | np.isfinite(self.windows.stop)
         if not self.sees_distant or not inner.any():
             return None
@@ -135,7 +135,7 @@ class WindowSource(BatchSource):
         return DistantReadings(self.table, self.codes, len(self.scaler.sensors), samples)
 
     def with_distant(self, positions: Positions, readings: Readings, chosen: Bools | None = None) -> Readings:
-        """These readings with those out of sight, of all sensors or of the `chosen` (window, sensor)."""
+        """These readings and the distant ones, of all sensors or of the `chosen` (window, sensor)."""
         if self.distant is None:
             return readings
         windows, (rows, owner, sensor) = self.windows[positions], readings
@@ -155,7 +155,7 @@ class WindowSource(BatchSource):
         return rows[order], owner[order], sensor[order]
 
     def readings(self, positions: Positions) -> Readings:
-        """(n,) row, window and sensor of the readings that are seen."""
+        """(n,) row, window and sensor of the visible readings."""
         count = self.windows.count[positions]
         ends = np.cumsum(count)
         rows = np.repeat(self.windows.row[positions] - (ends - count), count) + np.arange(ends[-1] if len(ends) else 0)
@@ -182,7 +182,7 @@ class WindowSource(BatchSource):
     def time_to_nearest(
         self, positions: Positions, seen: Readings, asked: tuple[Positions, Positions, Float64]
     ) -> Float64:
-        """(q,) how far the nearest other reading of the asked sensor is from the asked time; infinite without one.
+        """(q,) time from each query to the nearest other reading of its sensor; infinite if there is none.
 
         `seen` and `asked` (window, sensor, time) are those of a batch of the windows at `positions`.
         """
@@ -203,7 +203,7 @@ class WindowSource(BatchSource):
 
 
 class QueryWindows(WindowSource):
-    """Windows in which given readings (sample, sensor, time) are asked for; everything in the table is seen."""
+    """Windows in which given readings (sample, sensor, time) are predicted; everything in the table is visible."""
 
     def __init__(
         self,
@@ -237,7 +237,7 @@ class QueryWindows(WindowSource):
         raise NotImplementedError("queries are answered by one process")
 
     def in_asked_order(self, scores: NDArray[Any]) -> NDArray[Any]:
-        """Scores, which come window by window, in the order of `asked`."""
+        """Scores, which are computed window by window, in the order of `asked`."""
         result = np.empty_like(scores)
         result[self.order] = scores
         return result
@@ -256,7 +256,7 @@ class QueryWindows(WindowSource):
 
     @cached_property
     def distance(self) -> Float64:
-        """(q,) how far the asked sensor's nearest other reading in sight is, in the order of scores."""
+        """(q,) time to the nearest other visible reading of the queried sensor, in the order of scores."""
         parts = []
         for at in np.array_split(np.arange(len(self)), max(1, len(self) // 64)):
             seen = self.with_distant(at, self.readings(at))
@@ -264,7 +264,7 @@ class QueryWindows(WindowSource):
         return np.concatenate(parts)
 
     def _asked_in(self, positions: Positions) -> tuple[Positions, tuple[Positions, Positions, Float64]]:
-        """(q,) which queries lie in these windows, and their window among these, sensor and time."""
+        """(q,) the queries in these windows, and their window among these, sensor and time."""
         low, high = self.offsets[positions], self.offsets[positions + 1]
         owner = np.repeat(np.arange(len(positions)), high - low)
         rows = np.repeat(low - (np.cumsum(high - low) - (high - low)), high - low) + np.arange(len(owner))

@@ -2,7 +2,7 @@
 
 Read in this order: spec, parsing, data, jobs, workers and store, text_store, comparison and aggregate, render,
 ranks, figures and pages.
-Those who add a table write only a file in tables/; docs/reproducing.md has the schema.
+To add a table, write only a file in tables/; docs/reproducing.md describes the schema.
 """
 
 from raindrop.benchmark.aggregate import Summary, summarise_jobs

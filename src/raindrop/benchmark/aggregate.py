@@ -50,7 +50,7 @@ class Summary:
     verdicts: tuple[str, ...]
     """Sentences on whether the trees win, one per block and metric."""
     versions: tuple[str, ...] = ()
-    """Of raindrop, with the rows they ran where there are several."""
+    """Versions of raindrop, with the rows they ran if there are several."""
 
 
 def summarise_jobs(experiment: Experiment, data: DataSummary, jobs: Sequence[Job], store: Store) -> Summary:
@@ -105,7 +105,7 @@ def summarise(experiment: Experiment, data: DataSummary, jobs: Sequence[JobRecor
 
 
 def _versions(experiment: Experiment, jobs: Sequence[JobRecord]) -> tuple[str, ...]:
-    """'0.2.0', or '0.2.0 (Trees, GRU-D)' and the others where rows were run with several versions."""
+    """'0.2.0', or '0.2.0 (Trees, GRU-D)' and so on if rows were run with several versions."""
     rows: dict[str, list[str]] = {}
     for row in experiment.rows:
         for version in sorted({job.version for job in jobs if job.row == row.name and job.version}):

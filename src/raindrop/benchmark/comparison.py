@@ -1,4 +1,4 @@
-"""Comparing rows over the splits they share: the best row, corrected t-tests, and verdicts in words."""
+"""Compare rows over the splits they share: the best row, corrected t-tests, and verdicts in words."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ ROUNDING = 1e-12  # differences of metrics below it are rounding errors
 
 @dataclass(frozen=True)
 class Comparison:
-    """How far one row is behind another, over the splits that both have."""
+    """How far one row is behind another, over their common splits."""
 
     behind: float
-    """Mean over the common splits; negative where the row is ahead."""
+    """Mean over the common splits; negative if the row is ahead."""
     splits: int
     interval: tuple[float, float] | None = None
-    """95 % confidence interval of `behind`; None where no test is possible."""
+    """95 % confidence interval of `behind`; None if no test is possible."""
     p_value: float | None = None
-    """None where no test is possible, or where all differences are equal."""
+    """None if no test is possible, or if all differences are equal."""
 
     @property
     def is_tie(self) -> bool:
@@ -36,7 +36,7 @@ class Comparison:
 
 
 def best_row(rows: Mapping[str, BySplit], metric: str) -> str | None:
-    """The row with the best mean among those with the most splits; None where no row has any."""
+    """The row with the best mean among those with the most splits; None if no row has any."""
     most = max((len(by_split) for by_split in rows.values()), default=0)
     means = {name: mean(by_split) for name, by_split in rows.items() if len(by_split) == most > 0}
     if not means:
@@ -54,8 +54,8 @@ def paired_comparison(reference: BySplit, row: BySplit, metric: str, size_ratios
 
     size_ratios: n_test / n_train of each split. The training sets of different splits overlap, so the k differences
     d are not independent, and a plain paired t-test finds too many differences. Nadeau and Bengio (Inference for the
-    Generalization Error, 2003) replace its variance var(d) / k by (1/k + n_test/n_train) var(d). No test is made with
-    fewer than three common splits, or where `size_ratios` lacks one of them.
+    Generalization Error, 2003) replace its variance var(d) / k by (1/k + n_test/n_train) var(d). There is no test with
+    fewer than three common splits, or if `size_ratios` lacks one of them.
     """
     common = sorted(set(reference) & set(row))
     if not common:
@@ -112,7 +112,7 @@ def verdicts(experiment: Experiment, values: ByColumn, size_ratios: Mapping[str,
 
 
 def _best_network(compared: Mapping[str, Comparison], metric: str) -> list[str]:
-    """The clause on the network that is least behind the trees, among those that share the most splits with them."""
+    """The clause on the network that is least behind the trees, among those with the most splits in common."""
     if not compared:
         return []
     most = max(comparison.splits for comparison in compared.values())

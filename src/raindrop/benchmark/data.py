@@ -22,7 +22,7 @@ from raindrop.table.split_files import Split
 
 
 def find_table(data_folder: Path, data: Data) -> Path:
-    """The table's folder inside `data_folder`, or `data_folder` itself where it is the table."""
+    """The table's folder inside `data_folder`, or `data_folder` itself if it is the table."""
     folder = data_folder / data.folder
     if folder.is_dir():
         return folder
@@ -65,7 +65,7 @@ def has_label(table: EventTable, data: Data) -> NDArray[np.bool_]:
 
 
 def positive_class(data: Data, classes: Sequence[str]) -> str | None:
-    """The class that the metrics of a two-class label describe; None where there are more classes."""
+    """The class that the metrics of a two-class label refer to; None if there are more classes."""
     if data.positive is not None and str(data.positive) not in classes:
         known = suggest(str(data.positive), classes)
         raise ConfigError(f"{data.folder}: data.positive is '{data.positive}', which is no class: {known}")
@@ -75,7 +75,7 @@ def positive_class(data: Data, classes: Sequence[str]) -> str | None:
 
 
 def list_splits(experiment: Experiment, table: EventTable, numbers: Sequence[int]) -> list[tuple[int, Splits]]:
-    """(number, splits) of the requested splits, all where none is given; split 1 of every scenario comes first."""
+    """(number, splits) of the requested splits, by default all; split 1 of every scenario comes first."""
     available = [
         (number, splits)
         for splits in experiment.splits

@@ -21,7 +21,7 @@ OURS, PUBLISHED = "#3b6ea5", "#9aa5b1"
 
 
 def bars(summary: Summary) -> Figure:
-    """One panel per scenario or setting and metric: each row's mean and standard deviation beside the published one."""
+    """One panel per scenario or setting and metric: each row's mean and standard deviation, and the published one."""
     columns, metrics = summary.experiment.columns(), summary.experiment.metrics
     names = [row.name for row in summary.experiment.rows]
     size = (3.6 * len(metrics) + 1.5, (0.28 * len(names) + 0.9) * len(columns) + 0.6)
@@ -90,7 +90,7 @@ def curves(summary: Summary) -> Figure:
 
 
 def rank_diagram(ranking: Ranking) -> Figure:
-    """Rows at their mean ranks, the best on the left; bars join rows that are closer than the critical difference."""
+    """Rows at their mean ranks, the best on the left; bars connect rows within the critical difference."""
     ranks, groups = ranking.ranks, ranking.groups()
     k, half = len(ranks), (len(ranks) + 1) // 2
     lowest = 0.55 + 0.62 * len(groups)
@@ -137,7 +137,7 @@ def to_svg(figure: Figure, name: str) -> str:
 
 
 def write_figures(summary: Summary, folder: Path) -> list[Path]:
-    """Write NAME_bars.png, and NAME_curves.png where sensors are hidden; returns their paths."""
+    """Write NAME_bars.png, and NAME_curves.png if sensors are hidden; returns their paths."""
     figures = {"bars": bars(summary)}
     if any(setting.hidden != "none" for setting in summary.experiment.settings):
         figures["curves"] = curves(summary)

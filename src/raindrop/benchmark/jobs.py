@@ -47,7 +47,7 @@ class Job:
     key: str
     """Identifies what is trained: version, model, settings, data with label and statics, split and seed."""
     network_key: str | None
-    """Of a blend: the key of the job that trains its network as a row of its own."""
+    """For a blend: the key of the job that trains its network as a separate row."""
     ranking_key: str
     """Identifies the training set, whose ranking of sensors all rows share."""
     num_train: int
@@ -63,7 +63,7 @@ class Job:
         return f"{self.experiment.name}: {self.row.name}, {scenario}split {self.split_number}{seed}"
 
     def estimator(self) -> SampleEstimator:
-        """The job's estimator, not fitted."""
+        """The job's estimator, unfitted."""
         return row_estimator(self.experiment.data, self.row, self.seed, self.split_number)
 
     def missing_settings(self, store: Store) -> list[Setting]:
@@ -77,7 +77,7 @@ class Job:
 
 @dataclass(frozen=True)
 class DataSummary:
-    """What a table's caption says about its data."""
+    """The facts about the data in a table's caption."""
 
     samples: int
     sensors: int
@@ -86,9 +86,9 @@ class DataSummary:
     class_shares: tuple[tuple[str, float], ...]
     """Classes in sorted order, each with its share of the labelled samples."""
     positive: str | None = None
-    """The class that metrics describe; None where there are more than two classes."""
+    """The class that metrics refer to; None if there are more than two classes."""
     description: str = ""
-    """How the labels of another task than classification are distributed."""
+    """The distribution of the labels of tasks other than classification."""
 
 
 # ---------------------------------------------------------------- planning
@@ -134,7 +134,7 @@ def plan_jobs(
 
 
 def _check_class_metrics(experiment: Experiment, data: DataSummary) -> None:
-    """Raise where a metric such as 'recall/died' is of a class that the table does not have."""
+    """Raise if a metric such as 'recall/died' is about a class that the table does not have."""
     if not estimator_type(experiment.data.task).task_type.parts_are_classes:
         return
     classes = [name for name, _ in data.class_shares]
@@ -159,7 +159,7 @@ def _summarise_data(data: Data, table: EventTable) -> DataSummary:
 
 
 def row_estimator(data: Data, row: Row, seed: int, split_number: int) -> SampleEstimator:
-    """The estimator of a row, not fitted. Split 1 uses the seed itself, split 2 the next one, and so on."""
+    """The unfitted estimator of a row. Split 1 uses the seed itself, split 2 the next one, and so on."""
     return make_estimator(
         data.task,
         row.model,
@@ -198,7 +198,7 @@ def _describe_model(clf: SampleEstimator, where: str) -> dict[str, Any]:
 
 
 def refuse_changed_defaults(jobs: Sequence[Job], store: Store) -> None:
-    """Raise where a stored job was run with other default settings than today's; its key does not include them."""
+    """Raise if a stored job was run with other defaults than the current ones; its key does not include them."""
     for job in jobs:
         metrics = store.read_metrics(job.key)
         if metrics is None:
@@ -238,7 +238,7 @@ def run_job(job: Job, store: Store) -> None:
 def _trained_estimator(
     job: Job, train: EventTable, val: EventTable, store: Store
 ) -> tuple[SampleEstimator, float | None]:
-    """The fitted estimator and the seconds of training, where known; a blend's network is not counted."""
+    """The fitted estimator and the seconds of training, if known, without those of a blend's network."""
     seconds = 0.0
     if store.is_trained(job.key):
         clf = load(store.run_folder(job.key))
@@ -248,13 +248,13 @@ def _trained_estimator(
         started = time.monotonic()
         clf = _fit(job.estimator(), train, val, store.run_folder(job.key), network)
         seconds = time.monotonic() - started
-    clf.set_params(unknown_sensors="ignore")  # all subsets are of one table: a rare sensor may be missing from training
+    clf.set_params(unknown_sensors="ignore")  # all subsets come from one table: rare sensors may be missing in training
     epoch_seconds = sum(record.get("seconds", 0.0) for record in clf.history_) if job.network_key is None else 0.0
-    return clf, max(seconds, epoch_seconds) or None  # after a kill only the epochs' own times are known
+    return clf, max(seconds, epoch_seconds) or None  # after a kill only the times of epochs are known
 
 
 def _blend_network(job: Job, train: EventTable, val: EventTable, store: Store) -> SampleEstimator | None:
-    """Of a blend: its network, trained and stored as that of a row of its own, so that it is trained once."""
+    """For a blend: its network, trained and stored like that of a separate row, so that it is trained once."""
     if job.network_key is None:
         return None
     run = store.run_folder(job.network_key)
@@ -270,7 +270,7 @@ def _blend_network(job: Job, train: EventTable, val: EventTable, store: Store) -
 def _fit(
     clf: SampleEstimator, train: EventTable, val: EventTable, run: Path, network: SampleEstimator | None = None
 ) -> SampleEstimator:
-    """Fit, resuming the stored run. A run that was begun with other settings is deleted and begun anew.
+    """Fit, resuming the stored run. A run that was started with other settings is deleted and started again.
 
     A blend whose stored `network` was trained with other settings trains its own.
     """
@@ -286,14 +286,14 @@ def _fit(
 
 
 def _remove_checkpoint(run: Path) -> None:
-    """Of a finished run, which does not need it; a kill may have come before it was removed."""
+    """Delete the checkpoint of a finished run; a kill may have come before it was removed."""
     (run / "checkpoint.safetensors").unlink(missing_ok=True)
 
 
 def apply_setting(
     setting: Setting, table: EventTable, job: Job, clf: SampleEstimator, train: EventTable, store: Store
 ) -> EventTable:
-    """The table with the setting's sensors hidden; which ones depends on the split, never on the model.
+    """The table with the setting's sensors hidden; the choice depends on the split, never on the model.
 
     Splits that rotate through a column test on unseen values of it, so sensors are ranked with these values as groups.
     """

@@ -1,6 +1,6 @@
-"""Pages of documentation from results as text: one for each table, a list of them, and a picture of mean ranks.
+"""Documentation pages from results as text: one for each table, a list of them, and a figure of mean ranks.
 
-Nothing is run and no data are read, so the pages can be made again on any machine, and are the same.
+Nothing is run and no data are read, so the pages can be regenerated on any machine, with the same result.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from raindrop.errors import DataError, suggest
 from raindrop.files import write_text
 
 LIST, RANKS = "tables.md", "ranks.svg"
-MIN_RANKED = 3  # rows; two are compared better by the table itself
+MIN_RANKED = 3  # rows; the table itself is enough to compare two
 MIN_SPLITS = 3  # of all tables together; fewer cannot rank anything
 HOW = "Written by `raindrop benchmark --text`, from results as text; the next run of it overwrites changes."
 
 
 def write_pages(text: Path, out: Path, tables: Sequence[str] = ()) -> list[Path]:
-    """Write OUT/TABLE.md for every table in the folder `text`, then OUT/tables.md and OUT/ranks.svg, which are of all.
+    """Write OUT/TABLE.md for every table in the folder `text`, then OUT/tables.md and OUT/ranks.svg for all of them.
 
-    tables: names that must be there, or TOML files of tables that are not shipped.
+    tables: names that must exist, or TOML files of tables that are not shipped.
     """
     experiments = _experiments(text, tables)
     pages: dict[str, str] = {}
@@ -49,7 +49,7 @@ def write_pages(text: Path, out: Path, tables: Sequence[str] = ()) -> list[Path]
     for name, content in pages.items():
         write_text(out / name, content)
     if ranking is None:
-        (out / RANKS).unlink(missing_ok=True)  # of an earlier run, which no page shows any more
+        (out / RANKS).unlink(missing_ok=True)  # left by an earlier run; no page shows it any more
     return [out / name for name in pages]
 
 
@@ -70,7 +70,7 @@ def _experiments(text: Path, tables: Sequence[str]) -> list[Experiment]:
 
 
 def _ranking(tables: Sequence[tuple[Experiment, Sequence[JobRecord]]]) -> Ranking | None:
-    """Mean ranks; None where the tables share too few rows or splits."""
+    """Mean ranks; None if the tables share too few rows or splits."""
     try:
         ranking = rank_rows(blocks_of(tables))
     except DataError:
@@ -80,7 +80,7 @@ def _ranking(tables: Sequence[tuple[Experiment, Sequence[JobRecord]]]) -> Rankin
 
 
 def _origin(experiment: Experiment, jobs: Sequence[JobRecord]) -> str:
-    """How many jobs, when, by which code, and in how much time."""
+    """The number of jobs, when they ran, with which code, and for how long."""
     days = sorted({job.finished[:10] for job in jobs if job.finished})
     sources = sorted({job.source for job in jobs if job.source})
     hours = sum(job.seconds or 0.0 for job in jobs) / 3600

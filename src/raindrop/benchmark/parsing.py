@@ -1,4 +1,4 @@
-"""TOML files to experiments: the shipped tables by name, a user's own by path, with every mistake named."""
+"""Parse TOML files into experiments: shipped tables by name, a user's own by path, with an error for every mistake."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _find(name: str | os.PathLike[str]) -> Path:
 
 
 def _relative_to(folder: Path, name: str) -> str:
-    """A path in a file is relative to that file's folder; the name of a shipped table stays as it is."""
+    """A path in a file is relative to that file's folder; the name of a shipped table is unchanged."""
     return str(folder / name) if name.endswith(".toml") else name
 
 

@@ -1,4 +1,4 @@
-"""Sensors ranked by how well each alone predicts the label: the order in which Setting 2 hides them."""
+"""Rank sensors by how well each alone predicts the label: the order in which Setting 2 hides them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Fold = tuple[NDArray[np.int64], NDArray[np.int64]]  # positions of its training 
 
 
 def rank_sensors(table: EventTable, *, seed: int = 0) -> list[tuple[str, float]]:
-    """(sensor, AUROC), the most informative sensor first; equal ones stay in the table's order.
+    """(sensor, AUROC), the most informative sensor first; ties keep the table's order.
 
     For each sensor alone, a random forest of 20 trees learns the label from the sensor's summaries and is scored by
     three-fold cross-validation, so that the training set of a split is enough. Samples of one group (the table's
@@ -53,12 +53,12 @@ def make_folds(labels: NDArray[np.int64], groups: NDArray[np.int64] | None, seed
 
 
 def _groups(table: EventTable) -> NDArray[np.int64] | None:
-    """A number for each sample's group; a sample without a group is a group of its own."""
+    """The group number of each sample; a sample without a group is its own group."""
     return None if table.roles.group is None else group_or_own_codes(table.samples[table.roles.group])
 
 
 def _score(summaries: NDArray[np.float64], labels: NDArray[np.int64], folds: list[Fold], seed: int) -> float:
-    """Mean AUROC over the folds whose test samples have two classes; 0.5 where there is none."""
+    """Mean AUROC over the folds whose test samples have two classes; 0.5 if there are none."""
     lowest = np.nanmin(np.nan_to_num(summaries, nan=np.inf), axis=0)
     below_all = np.where(np.isfinite(lowest), lowest, 0) - 1
     features = np.where(np.isnan(summaries), below_all, summaries)

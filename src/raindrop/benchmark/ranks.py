@@ -1,4 +1,4 @@
-"""Mean ranks of rows over tables and splits, and the difference that ranks must have to tell rows apart."""
+"""Mean ranks of rows over tables and splits, and the critical difference between ranks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Block:
     title: str
     rows: Mapping[str, BySplit]
     size_ratios: BySplit
-    """n_test / n_train of each split; 0 for values that stand for a whole table."""
+    """n_test / n_train of each split; 0 for values that represent a whole table."""
     lower_is_better: bool = False
 
     def ranks(self, rows: Sequence[str], splits: Sequence[int]) -> list[float]:
@@ -44,7 +44,7 @@ class Ranking:
     critical_difference: float
 
     def groups(self) -> list[tuple[int, int]]:
-        """First and last position of the longest runs of rows whose ranks differ by less than the critical one."""
+        """First and last position of the longest runs of rows whose ranks are within the critical difference."""
         values = [rank for _, rank in self.ranks]
         reach = [max(j for j, r in enumerate(values) if r - start < self.critical_difference) for start in values]
         return [(i, j) for i, j in enumerate(reach) if j > i and (i == 0 or reach[i - 1] < j)]

@@ -29,7 +29,7 @@ def write_tables(summary: Summary, folder: Path) -> list[Path]:
 
 
 def caption(summary: Summary) -> str:
-    """Label, base rate, data, and what the numbers mean."""
+    """Label, base rate, data, and the meaning of the numbers."""
     data, experiment = summary.data, summary.experiment
     if data.description:
         classes = data.description
@@ -58,7 +58,7 @@ def caption(summary: Summary) -> str:
 
 
 def comparison_note(summary: Summary) -> str:
-    """What 'behind (p)' means, which test it is, and how it applies to the table's kind of splits."""
+    """The meaning of 'behind (p)', the test, and how it applies to the table's kind of splits."""
     experiment = summary.experiment
     reference = "the best row (bold, among the rows with the most splits)"
     if experiment.reference:
@@ -122,7 +122,7 @@ def latex(summary: Summary) -> str:
 
 
 def grids(summary: Summary, bold: Callable[[str], str], escape: Callable[[str], str] = str) -> list[Grid]:
-    """Overviews over the hidden shares, where sensors are hidden, then a block per scenario and setting."""
+    """Overviews over the hidden shares, if sensors are hidden, then a block per scenario and setting."""
     return [grid for grid in (*_overviews(summary, bold, escape), *_blocks(summary, bold, escape)) if grid[2]]
 
 
@@ -177,7 +177,7 @@ def _blocks(summary: Summary, bold: Callable[[str], str], escape: Callable[[str]
 
 
 def _optional_columns(results: pl.DataFrame) -> Sequence[str]:
-    """'published' and 'difference', where at least one row has them."""
+    """'published' and 'difference', if at least one row has them."""
     return [name for name in ("published", "difference") if results[name].null_count() < len(results)]
 
 
@@ -190,7 +190,7 @@ def _mean(record: dict[str, Any], bold: Callable[[str], str]) -> str:
 
 
 def _mean_and_splits(record: dict[str, Any], most: int, bold: Callable[[str], str]) -> str:
-    """The mean, followed by its number of splits where that is below `most`, the row's number."""
+    """The mean, followed by its number of splits if that is below `most`, the row's number."""
     return _mean(record, bold) + (f" [{record['splits']}]" if 0 < record["splits"] < most else "")
 
 

@@ -1,4 +1,4 @@
-"""What a results table consists of: data, splits, settings, rows, plugins and published metrics."""
+"""The parts of a results table: data, splits, settings, rows, plugins and published metrics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from raindrop.tasks.metrics import ONE_CLASS, metric_title
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
-    """Which event table, which label, and which columns of it."""
+    """The event table, the label, and the columns to use."""
 
     folder: str
     """Name of the table's folder inside the data folder."""
@@ -30,11 +30,11 @@ class Data:
     loss: Literal["quantile", "absolute", "squared"] | None = None
     """The loss of a regression."""
     positive: str | int | None = None
-    """The positive class of a two-class label; the class that sorts last where not given."""
+    """The positive class of a two-class label; by default the class that sorts last."""
     exclude_statics: tuple[str, ...] = ()
     """Static attributes that no model may use."""
     time_unit: TimeUnit | None = None
-    """Unit of the times, where the table does not state it."""
+    """Unit of the times, if the table does not state it."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -47,7 +47,7 @@ class Splits:
     """One way to split the samples; exactly one of `file`, `rotate_by`, `train_where` and `random` is given."""
 
     name: str = ""
-    """Name of the scenario, where a table has several."""
+    """Name of the scenario, if a table has several."""
     file: str | None = None
     """Split file in the table's folder; split NUMBER is read from it."""
     rotate_by: str | None = None
@@ -114,7 +114,7 @@ class Row:
     preset: str = "tuned"
     config: dict[str, Any] = field(default_factory=dict)
     published_as: str = ""
-    """Name under which its metrics were published, where that differs from `name`."""
+    """Name under which its metrics were published, if it differs from `name`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +179,7 @@ class Experiment:
     seeds: tuple[int, ...] = (0,)
     note: str = ""
     reference: str = ""
-    """The row that all others are compared with; the best row of each metric where none is named."""
+    """The row that all others are compared with; by default the best row of each metric."""
     published: Published = field(default_factory=Published)
     plugins: tuple[Plugin, ...] = ()
 
@@ -192,7 +192,7 @@ class Experiment:
         return value if value is None or isinstance(value, tuple) else (value, None)
 
     def metric_title(self, metric: str) -> str:
-        """A metric's name for people; 'recall/died' is that of one class, or of one label."""
+        """A metric's display name; 'recall/died' is that of one class, or of one label."""
         name, slash, part = metric.partition("/")
         if slash and estimator_type(self.data.task).task_type.parts_are_classes:
             return f"{ONE_CLASS[name].title} ({part})"
@@ -203,7 +203,7 @@ class Experiment:
         return [(splits.name, setting) for splits in self.splits for setting in self.settings]
 
     def select_rows(self, names: Iterable[str]) -> tuple[Row, ...]:
-        """The rows with these names or of these models; all rows where no name is given."""
+        """The rows with these names or of these models; all rows if no name is given."""
         chosen = {name.casefold() for name in names}
         models = chosen - {row.name.casefold() for row in self.rows}  # a row's name selects only that row
         return tuple(row for row in self.rows if not chosen or row.name.casefold() in chosen or row.model in models)

@@ -49,7 +49,7 @@ class Store:
         return self.folder / "runs" / key
 
     def is_trained(self, key: str) -> bool:
-        """Whether a job's model is there."""
+        """Whether a job's model is stored."""
         return (self.run_folder(key) / "model.json").exists()
 
     def metrics_file(self, key: str) -> Path:
@@ -57,7 +57,7 @@ class Store:
         return self.folder / "jobs" / f"{key}.parquet"
 
     def read_metrics(self, key: str) -> pl.DataFrame | None:
-        """The metrics of a job; None where it has none yet."""
+        """The metrics of a job; None if it has none yet."""
         path = self.metrics_file(key)
         try:
             changed = path.stat().st_mtime_ns
@@ -82,7 +82,7 @@ class Store:
 
     @contextmanager
     def claim(self, key: str, name: str) -> Iterator[bool]:
-        """Lock a job for the length of the block; yields False where another process has it."""
+        """Lock a job for the duration of the block; yields False if another process has it."""
         with open(self.folder / "claims" / key, "a+", encoding="utf-8") as file:
             if not _lock(file, shared=False):
                 yield False
@@ -94,7 +94,7 @@ class Store:
             yield True
 
     def claimed_by(self, key: str) -> dict[str, Any] | None:
-        """Name, process, host and start of a running job; None where no process runs it."""
+        """Name, process, host and start of a running job; None if no process runs it."""
         try:
             with open(self.folder / "claims" / key, encoding="utf-8") as file:
                 if _lock(file, shared=True):
@@ -110,7 +110,7 @@ class Store:
         write_json(self._failure_file(key), {"message": message})
 
     def failure(self, key: str) -> str | None:
-        """Why a job failed; None where it did not."""
+        """Why a job failed; None if it did not."""
         try:
             return str(read_json(self._failure_file(key))["message"])
         except (OSError, ValueError, KeyError, TypeError):
@@ -126,7 +126,7 @@ class Store:
     # ---------------------------------------------------------------- rankings
 
     def read_ranking(self, key: str) -> list[tuple[str, float]] | None:
-        """Sensors and their AUROC, most informative first; None where they have not been ranked yet."""
+        """Sensors and their AUROC, most informative first; None if they have not been ranked yet."""
         try:
             entries = read_json(self._ranking_file(key))
             return [(str(sensor), float(score)) for sensor, score in entries]
@@ -142,7 +142,7 @@ class Store:
 
 
 def _lock(file: IO[str], *, shared: bool) -> bool:
-    """Lock an open file until it is closed; False where another process has it locked."""
+    """Lock an open file until it is closed; False if another process has locked it."""
     try:
         return try_lock(file, shared=shared)
     except NoLocksError as error:

@@ -1,8 +1,8 @@
 """Results as text that can be committed: TABLE.jsonl, from which a table is rendered without its data or models.
 
-The first line says what table it is of, and what its caption needs to know about the data. Every other line is a job:
-its key, row, split and label, the version and checksum of the code that ran it, and its metrics under each setting.
-Jobs are sorted, so that a new result is a new line and nothing else changes.
+The first line identifies the table, with what its caption needs to know about the data. Every other line is a job: its
+key, row, split and label, the version and checksum of the code that ran it, and its metrics under each setting. Jobs
+are sorted, so that a new result is a new line and nothing else changes.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from raindrop.files import to_json, write_text
 
 FORMAT = 1
 Line = TypeVar("Line")
-Metrics = dict[str, float | None]  # by name; None where it is not a number, such as of a class without samples
+Metrics = dict[str, float | None]  # by name; None if it is not a number, such as for a class without samples
 
 
 @dataclass(frozen=True, kw_only=True)
 class SettingMetrics:
-    """The metrics of a job under one setting; those that its table shows."""
+    """The metrics of a job under one setting that its table shows."""
 
     hidden: Literal["none", "fixed", "random"] = "none"
     share: float = 0.0
@@ -63,12 +63,12 @@ class JobRecord:
     """Checksum of the code."""
     finished: str
     seconds: float | None
-    """Of training; None where it is not known."""
+    """Seconds of training; None if unknown."""
     results: tuple[SettingMetrics, ...]
 
     @property
     def place(self) -> tuple[str, str, int, int]:
-        """What can be in a table once."""
+        """The position of the job, unique within a table."""
         return self.row, self.scenario, self.split, self.seed
 
 
@@ -137,7 +137,7 @@ def _metrics(experiment: Experiment, row: dict[str, Any]) -> Metrics:
 
 
 def write_records(folder: Path, experiment: Experiment, data: DataSummary, records: Sequence[JobRecord]) -> Path:
-    """Write or add to FOLDER/TABLE.jsonl. A record replaces the one of the same row and split; the others stay."""
+    """Write or add to FOLDER/TABLE.jsonl. A record replaces the one of the same row and split; others are kept."""
     path = folder / f"{experiment.name}.jsonl"
     merged = {record.place: record for record in (read_records(path, experiment)[1] if path.exists() else ())}
     merged |= {record.place: record for record in records}

@@ -1,4 +1,4 @@
-"""Worker processes that share the jobs of a benchmark, and how far they are."""
+"""Worker processes that share the jobs of a benchmark, and their progress."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Worker(Protocol):
     """A process that runs jobs, on this machine or another."""
 
     def is_alive(self) -> bool:
-        """Whether it has not ended."""
+        """Whether it is still running."""
 
     def join(self, timeout: float) -> None:
-        """Wait until it has ended, or so many seconds."""
+        """Wait until it has ended, or for this many seconds."""
 
     @property
     def exitcode(self) -> int | str | None:
-        """0 where it ended well, None where it has not ended."""
+        """0 if it succeeded, None if it has not ended."""
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def _worker(jobs: list[Job], out: Path, parent: int) -> None:
 
 
 def run_worker(jobs: Sequence[Job], out: Path) -> None:
-    """What a worker runs, wherever it is: import the plugins, then take jobs until none is left."""
+    """The main function of a worker, on any machine: import the plugins, then take jobs until none is left."""
     for plugin in dict.fromkeys(plugin for job in jobs for plugin in job.experiment.plugins):
         plugin.register()
     work(jobs, Store(out))
@@ -90,7 +90,7 @@ def done_or_failed(job: Job, store: Store) -> bool:
 
 def _run_if_free(job: Job, store: Store) -> bool:
     if job.network_key is not None and store.claimed_by(job.network_key) is not None:
-        return False  # a blend waits for its network instead of training it a second time
+        return False  # a blend waits for its network instead of training it twice
     with store.claim(job.key, job.name) as claimed:
         if not claimed or done_or_failed(job, store):
             return False
@@ -157,7 +157,7 @@ def _kind(job: Job) -> tuple[str, str]:
 
 
 def _mean_seconds(durations: dict[tuple[str, str], list[float]], kind: tuple[str, str] | None) -> float:
-    """Mean over jobs of this kind; over all kinds where there is none yet."""
+    """Mean over jobs of this kind, or over all kinds if there is none yet."""
     same_kind = durations.get(kind) if kind is not None else None
     seconds = same_kind or [sum(each) / len(each) for each in durations.values()]
     return sum(seconds) / len(seconds)

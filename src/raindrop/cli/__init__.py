@@ -1,1 +1,1 @@
-"""The command line; app.py has the entry point, the other files one group of commands each."""
+"""The command line: app.py has the entry point, each of the other files one group of commands."""

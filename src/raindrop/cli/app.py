@@ -1,4 +1,4 @@
-"""The command line: `raindrop COMMAND --help` says what each takes."""
+"""The command line; `raindrop COMMAND --help` describes the options of a command."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ from raindrop.version import VERSION
 
 app = App(
     name="raindrop",
-    help="Learn from irregularly sampled time series: readings at uneven times, sensors that miss or fail.",
+    help="Learn from irregularly sampled time series: readings at uneven times, sensors that fail or never report.",
     version="",
 )
 
 
 NOT_UNDERSTOOD, FAILED = 2, 1
-"""Exit codes: the command line itself cannot be understood; anything else that went wrong."""
+"""Exit codes: invalid command line; any other error."""
 STOPPED = (
     "Stopped. What was saved is kept; a training run continues with --resume, a benchmark or search as it was started."
 )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command; whatever goes wrong is one message and an exit code, never a traceback unless it is a bug."""
+    """Run a command; an error is printed as one message with an exit code, without a traceback unless it is a bug."""
     app.version = VERSION
     try:
         with _stopped_by_sigterm():
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Terminated:
         _print_to_stderr(f"Terminated by the system or another program (SIGTERM). {STOPPED}")
         sys.exit(128 + signal.SIGTERM)
-    except BrokenPipeError:  # the reader of a pipe, such as `head`, has what it wanted
+    except BrokenPipeError:  # the reader of a pipe, such as `head`, has closed it
         _discard_output()
         sys.exit(FAILED)
     except BaseException as error:
@@ -87,7 +87,7 @@ class Terminated(BaseException):
 
 @contextmanager
 def _stopped_by_sigterm() -> Iterator[None]:
-    """Turn SIGTERM into an exception within the block, so that the command can clean up; not in its subprocesses."""
+    """Turn SIGTERM into an exception inside the block, so that the command can clean up; not in its subprocesses."""
     owner = os.getpid()
 
     def stop(number: int, frame: Any) -> None:
@@ -96,7 +96,7 @@ def _stopped_by_sigterm() -> Iterator[None]:
         os._exit(128 + number)
 
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
-        yield  # another program runs this one and decides
+        yield  # embedded in another program, which handles signals itself
         return
     signal.signal(signal.SIGTERM, stop)
     try:
@@ -111,12 +111,12 @@ def _fail(message: str, code: int) -> NoReturn:
 
 
 def _print_to_stderr(text: str) -> None:
-    with suppress(OSError):  # nobody can be told
+    with suppress(OSError):  # stderr is gone too
         Console(stderr=True, soft_wrap=True, highlight=False).print(text)
 
 
 def _discard_output() -> None:
-    """What could not be written to standard output is dropped, or Python would try again, and complain, at its end."""
+    """Drop output that could not be written; otherwise Python would try again, and complain, at exit."""
     with suppress(OSError, ValueError):
         sys.stdout.flush()
         return
@@ -129,7 +129,7 @@ def _discard_output() -> None:
 def _print_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
 ) -> None:
-    """One line for a person; warnings of other packages keep Python's form."""
+    """Print a warning on one line; warnings of other packages keep Python's format."""
     if issubclass(category, RaindropWarning):
         _print_to_stderr(f"[bold yellow]note:[/] {escape(printable(str(message)))}")
     else:
@@ -138,12 +138,12 @@ def _print_warning(
 
 @app.command
 def demo(*, out: Path = Path("demo"), samples: int = 1500, seed: int = 0) -> None:
-    """End-to-end demo on synthetic data with planted graphs: fill gaps, find who informs whom, classify, compare.
+    """End-to-end demo on synthetic data: fill gaps, find which sensors inform which, classify, compare.
 
     Args:
         out: folder for tables, models, predictions and pages; must not exist yet.
-        samples: how many labelled samples to make.
-        seed: of everything that is random.
+        samples: number of labelled samples to generate.
+        seed: random seed.
     """
     from raindrop.cli.demo import run_demo
 
@@ -158,7 +158,7 @@ app.command(tune)
 app.command(impute)
 app.command(forecast)
 app.command(graph)
-app.command(  # loaded when it is used: its commands come from the data sets, which need polars
+app.command(  # loaded lazily: its commands come from the data sets, which need polars
     "raindrop.cli.convert:convert", name="convert", help="Convert the published raw files of a data set to a table."
 )
 app.command(download)

@@ -1,4 +1,4 @@
-"""The command `raindrop benchmark`: the paper's tables, run by worker processes that may be stopped at any time."""
+"""The command `raindrop benchmark`: the paper's tables, run by worker processes that can be stopped at any time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def benchmark(
 ) -> None:
     """Train models on every split, evaluate them under every setting, and print the table with published metrics.
 
-    Finished jobs are kept in OUT and never run again; interrupted ones are resumed. Several such commands may share
+    Finished jobs are kept in OUT and not run again; interrupted ones are resumed. Several of these commands may share
     OUT. Without --data nothing is run: the tables are made from the results as text in TEXT.
 
     Args:
@@ -54,7 +54,7 @@ def benchmark(
         rows: only these rows, by their name or their model's.
         splits: only the splits with these numbers.
         workers: number of processes, each on one core.
-        engine: local, or ray for the machines of the Ray cluster at RAY_ADDRESS (this one where it is not set), which
+        engine: local, or ray for the machines of the Ray cluster at RAY_ADDRESS (this one if it is not set), which
             must share the folders DATA and OUT.
         status: only report progress and print the tables so far.
         pictures: also draw bars for each setting and curves over the hidden share.
@@ -76,11 +76,11 @@ def benchmark(
     if not tables:
         raise ConfigError(f"Which table? There are: {', '.join(shipped_tables())}.")
     if workers < 1 or (workers > 1 and not HAS_LOCKS):
-        raise ConfigError(f"--workers {workers}: at least 1, and more than 1 only where files can be locked.")
+        raise ConfigError(f"--workers {workers}: at least 1, and more than 1 needs a system with file locks.")
     if engine == "ray":
         from raindrop.scale.ray_session import import_ray
 
-        import_ray()  # an error where it is not installed, before the data are read
+        import_ray()  # raises if it is not installed, before the data are read
     experiments = read_experiments(tables)
     _require_rows(experiments, rows)
     planned: list[tuple[Experiment, list[Job], list[Job], DataSummary]] = []
@@ -109,14 +109,14 @@ def benchmark(
 
 
 def _refuse_options(**given: object) -> None:
-    """Raise for options that choose what is run or drawn, where nothing is."""
+    """Raise on options about running or drawing when nothing is run."""
     for name, value in given.items():
         if value:
             raise ConfigError(f"--{name} has no effect without --data; leave it out.")
 
 
 def _write_pages(tables: Sequence[str], text: Path, out: Path) -> None:
-    """Pages from results as text alone."""
+    """Write pages from text results only."""
     from raindrop.benchmark.pages import write_pages
 
     paths = write_pages(text, out, tables)

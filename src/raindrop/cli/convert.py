@@ -1,6 +1,6 @@
 """The commands `raindrop convert NAME`, one for each data set. Options and help are those of the data set's `convert`.
 
-app.py imports this module only when the command is used: it needs every data set, and they need polars.
+app.py imports this module only when the command is used: it needs every data set, and these need polars.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def make_command(converter: Callable[..., Conversion]) -> Callable[..., None]:
 
 
 def _without_negative(option: inspect.Parameter) -> Any:
-    """The option's type; a flag that is off unless given needs no `--no-` form."""
+    """The option's type; a flag that is off by default needs no `--no-` form."""
     return Annotated[bool, Parameter(negative=())] if option.default is False else option.annotation
 
 

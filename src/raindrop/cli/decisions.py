@@ -1,4 +1,4 @@
-"""What commands say about decisions for a class: the threshold, precision and recall of each class, who is mistaken."""
+"""What commands print about decisions: the threshold, precision and recall of each class, and the confusion matrix."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:  # torch loads only when a command needs it
     from raindrop.estimators import SampleEstimator
     from raindrop.tasks.threshold import CostRatio, Sensitivity
 
-MAX_COLUMNS = 12  # of a confusion matrix; one with more is in the JSON file
+MAX_COLUMNS = 12  # of a printed confusion matrix; larger ones are only in the JSON file
 
 
 def threshold_rule(sensitivity: float | None, cost_ratio: float | None) -> Sensitivity | CostRatio | None:
-    """How the threshold is chosen, for the values of `--sensitivity` and `--cost-ratio`."""
+    """The threshold rule for the values of `--sensitivity` and `--cost-ratio`."""
     from raindrop.tasks.threshold import CostRatio, Sensitivity
 
     if sensitivity is not None and cost_ratio is not None:
@@ -32,7 +32,7 @@ def threshold_rule(sensitivity: float | None, cost_ratio: float | None) -> Sensi
 
 
 def print_threshold(estimator: SampleEstimator) -> None:
-    """From which probability on the positive class is predicted, where the run has a threshold."""
+    """Print the probability from which the positive class is predicted, if the run has a threshold."""
     threshold = getattr(estimator.task_, "threshold", None)
     if threshold is not None:
         console.print(f"predicts {escape(threshold.describe(estimator.positive_))}")
@@ -41,7 +41,7 @@ def print_threshold(estimator: SampleEstimator) -> None:
 def print_decisions(
     estimator: SampleEstimator, truth: NDArray[Any], predicted: NDArray[Any], metrics: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Of classes: precision, recall and F1 of each, and the confusion matrix, which is returned as JSON values."""
+    """For classification: print precision, recall and F1 of each class, and the confusion matrix; returned as JSON."""
     from raindrop.tasks.classification import Classification
 
     task = estimator.task_

@@ -1,8 +1,8 @@
 """End-to-end demo on synthetic data with planted graphs, in two parts.
 
 A long series with gaps: fill them, and find which sensor informs which. Then labelled samples: models that fail and one
-that does not, and a report. Sensors have clocks of their own, causes come hours before their effects, and sensors fail
-in the test samples.
+that does not, and a report. Each sensor has its own clock, causes precede their effects by hours, and sensors fail in
+the test samples.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from raindrop.report import report_on, write_report
 from raindrop.table.event_table import EventTable
 from raindrop.table.hide import hide_random_sensors
 
-DAYS = 60.0  # of the series whose graph is found
+DAYS = 60.0  # length of the series
 FAILING = (0.25, 0.5)  # shares of the sensors
 
 
 class Predicts(Protocol):
-    """What a model of the demo does."""
+    """The interface of a model in the demo."""
 
     def predict_proba(self, table: EventTable, /) -> NDArray[Any]:
         """(samples, classes)."""
 
 
 def run_demo(out: Path, num_samples: int, seed: int, console: Console) -> None:
-    """Fill gaps, find the graph, classify, compare, report; the folder `out` appears with all of it."""
+    """Fill gaps, find the graph, classify, compare, report; `out` is created when everything is complete."""
     started = time.monotonic()
     with atomic_folder(out) as folder:
         _fill(folder, out, num_samples, seed, console)
@@ -58,8 +58,8 @@ def run_demo(out: Path, num_samples: int, seed: int, console: Console) -> None:
 
 
 def _fill(folder: Path, out: Path, num_samples: int, seed: int, console: Console) -> None:
-    """Do it all in `folder`, which will be called `out`."""
-    planted = delayed_samples(num_samples, seed=seed)  # too few of them are refused before anything takes long
+    """Write everything to `folder`, which is renamed to `out` later."""
+    planted = delayed_samples(num_samples, seed=seed)  # raises on too few samples before anything slow
     table = planted.table
     train, val, test = table.split(seed=seed)
     series, of_series = show_sensor_graph(folder, out, DAYS, seed, console)
@@ -149,7 +149,7 @@ def _report(
 
 
 def _draw(graphs: dict[str, SensorGraph], folder: Path, out: Path, console: Console) -> None:
-    """The planted graphs beside those found; without the package for pictures, a sentence says so."""
+    """Draw planted and found graphs side by side; without matplotlib, print a sentence instead."""
     try:
         from raindrop.report import plots
     except MissingExtraError as error:

@@ -1,4 +1,4 @@
-"""A baseline of the demo that a sceptic would try first: pairwise lagged correlations, then logistic regression."""
+"""A simple baseline of the demo: pairwise lagged correlations, then logistic regression."""
 
 from __future__ import annotations
 

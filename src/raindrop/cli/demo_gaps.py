@@ -23,7 +23,7 @@ TRAINING: dict[str, Any] = {"train.epochs": 1, "train.min_steps": 300, "train.ba
 def show_gaps(folder: Path, out: Path, table: EventTable, seed: int, console: Console) -> None:
     """Compare ways to fill hidden stretches, and write the imputer, the filled series and a page.
 
-    They are written to `folder`, which will be called `out`.
+    They are written to `folder`, which is renamed to `out` later.
     """
     visible, truth = hold_out_blocks(table, BLOCK, share=0.1, seed=seed)
     console.print(f"\nHid {len(truth):,} of its readings, each sensor for {BLOCK:g} hours at a time. Filling them ...")

@@ -17,9 +17,9 @@ from raindrop.report.graph_page import write_graph_page
 def show_sensor_graph(
     folder: Path, out: Path, days: float, seed: int, console: Console
 ) -> tuple[PlantedGraph, InformedGraph]:
-    """Make a long series with planted edges, find them, compare with correlation, write table and page.
+    """Generate a long series with planted edges, find them, compare with correlation, write table and page.
 
-    They are written to `folder`, which will be called `out`. Returns what was planted and what was found.
+    They are written to `folder`, which is renamed to `out` later. Returns the planted and the found graph.
     """
     planted = delayed_sensors(days, seed=seed)
     table = planted.table

@@ -15,7 +15,7 @@ def download(name: str, /, *, out: Path) -> None:
 
     Args:
         name: which data set; `raindrop convert --help` lists them.
-        out: folder for the files; files that are already there with the right checksum are not downloaded again.
+        out: folder for the files; existing files with the right checksum are not downloaded again.
     """
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 

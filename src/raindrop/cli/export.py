@@ -23,9 +23,9 @@ def export(
     Args:
         run: folder that `raindrop train` or `raindrop impute train` wrote, of the model 'raindrop'.
         out: folder to write: the model, model.json and reader.py; must not exist yet.
-        format: onnx, or pt2, a program of torch.export.
-        max_times: the largest number of timestamps of a sample.
-        require_signature: file with a key; a run that was not signed with it (`raindrop sign`) is refused.
+        format: onnx, or pt2 (a program of torch.export).
+        max_times: maximum number of timestamps of a sample.
+        require_signature: file with a key; the run must have been signed with it (`raindrop sign`).
     """
     from raindrop.estimators import load
     from raindrop.export import export_model

@@ -1,4 +1,4 @@
-"""The command `raindrop fit`: a first answer without knowing a model's name."""
+"""The command `raindrop fit`: try a few models and keep the best, without choosing one by name."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ def fit(
     page: bool = True,
     options: TableOptions = DEFAULT,
 ) -> None:
-    """Look at a table, try few models within a time budget, and save the best: a first answer in minutes.
+    """Try a few models on a table within a time budget, and save the best: a first result in minutes.
 
-    The label says what is predicted: classes, several yes/no labels or quantities; without a label, gaps are filled.
-    The best model so far is saved whenever there is a better one, so Ctrl-C ends the search with a result.
+    The label decides what is predicted: classes, several yes/no labels or quantities; without a label, gaps are filled.
+    The best model so far is always saved, so Ctrl-C ends the search with a result.
 
     Args:
         data: folder with events.parquet or .csv, and samples.parquet or .csv; or one such file, or a MEDS folder.
         out: folder for the best model; must not exist yet.
         minutes: the time budget. The first answer, by trees, usually takes less than a minute.
-        label: column of the samples table to predict; several for yes/no labels or quantities. The table's own where
-            not given.
-        task: classification, multilabel, regression or readings, where the guess from the label is wrong.
-        positive: of two classes, the one that AUROC is about; the last in sorted order where not given.
+        label: column of the samples table to predict; several for yes/no labels or quantities. By default the
+            table's label.
+        task: classification, multilabel, regression or readings, if the guess from the label is wrong.
+        positive: of two classes, the one that AUROC refers to; by default the last in sorted order.
         statics: columns of the samples table to use as static attributes.
-        group: column of the samples table whose values are kept together when models are judged, such as the patient.
-        seed: of everything that is random.
-        device: cpu, cuda, mps, or auto for the best there is.
-        threads: how many to compute with; one unless OMP_NUM_THREADS says otherwise.
+        group: column of the samples table whose values are kept together when models are compared, such as the patient.
+        seed: random seed.
+        device: cpu, cuda, mps, or auto for the best available.
+        threads: number of CPU threads; one unless OMP_NUM_THREADS is set.
         page: whether to write an HTML report to OUT/report.html.
     """
     from raindrop.estimators.auto import auto
@@ -89,7 +89,7 @@ def _print_ranking(result: AutoResult) -> None:
     console.print(rows)
     console.print(f"judged on {escape(result.judged_on)}")
     if result.skipped:
-        console.print(f"not tried for want of time: {', '.join(result.skipped)}")
+        console.print(f"skipped for lack of time: {', '.join(result.skipped)}")
     best = result.best
     assert best is not None  # otherwise there is no result
     if len(result.candidates) > 2:
@@ -99,14 +99,14 @@ def _print_ranking(result: AutoResult) -> None:
 
 
 def _write_page(result: AutoResult, out: Path, data: Path) -> None:
-    """Write the report into the run's folder; without the packages for it, a sentence says so."""
+    """Write the report to the run's folder; without the packages for it, print a sentence instead."""
     from raindrop.estimators.readings import ReadingsEstimator
     from raindrop.report import report_on, report_on_readings, write_report
 
     path = out / "report.html"
     if not can_write_page(path, "no page", console):
         return
-    assert result.evaluated is not None  # it comes with the model
+    assert result.evaluated is not None  # it is set along with the model
     assert result.best is not None
     estimator, unseen = result.evaluated
     estimator.set_params(progress=False)

@@ -42,26 +42,25 @@ def graph(
     require_signature: Path | None = None,
     options: TableOptions = DEFAULT,
 ) -> None:
-    """Find which sensors inform which, at which lag and with what evidence; no labels and no model are needed.
+    """Find which sensors inform which, at what lag and with what evidence; needs no labels and no model.
 
-    Writes edges.csv and evidence.parquet (every test), graph.graphml, graph.cyjs, graph.html (hover shows the
-    evidence) and, where matplotlib is installed, graph.png. With --by-class: the graph of each class and their
-    differences.
+    Writes edges.csv and evidence.parquet (every test), graph.graphml, graph.cyjs, graph.html (hover shows the evidence)
+    and, if matplotlib is installed, graph.png. With --by-class: the graph of each class and their differences.
 
     Args:
         data: folder with events.parquet or .csv, and samples.parquet or .csv; or one such file, or a MEDS folder.
         out: folder to write; must not exist yet.
-        run: folder of an imputer or a forecaster: the graph of whom it needs to predict whom, on samples that it was
-            not trained on where it has a split; the page has a slider over time for long series.
+        run: folder of an imputer or a forecaster: which sensors it needs to predict which, on samples that it was
+            not trained on if it has a split; the page has a slider over time for long series.
         seeds: runs of the same model with other seeds; edges that do not recur in each of them are left out.
         by_class: compare the classes of the label.
         label: column of the samples table with the classes, for --by-class.
         q: share of false edges to allow (false discovery rate).
         group: column of the samples table; samples with the same value are not independent of each other.
-        positions: file with the columns sensor, x and y (.csv or .parquet), to draw a map; the table's own positions
-            where not given.
-        seed: of the senders whose readings are dealt anew, of hidden readings and of permutations.
-        require_signature: file with a key; a run that was not signed with it (`raindrop sign`) is refused.
+        positions: file with the columns sensor, x and y (.csv or .parquet), to draw a map; by default the
+            positions in the table.
+        seed: random seed of surrogates, hidden readings and permutations.
+        require_signature: file with a key; the run must have been signed with it (`raindrop sign`).
     """
     from raindrop.errors import MissingExtraError
     from raindrop.files import atomic_folder, refuse_to_overwrite
@@ -81,7 +80,7 @@ def graph(
         table = select_run_part(table, Path(str(run)), "auto", models[0])
     places = None if positions is None else read_frame(require_file(positions), ids=("sensor",)).frame
     if places is not None:
-        sensor_places(table.sensors, places)  # an error now, not after the work
+        sensor_places(table.sensors, places)  # raises now rather than after the work
     title = f"Sensors of {data.resolve().name}"
     found = _compute(table, models, by_class=by_class, q=q, seed=seed)
     picture = found.picture(table, places)
@@ -106,7 +105,7 @@ def graph(
 
 
 class _Found:
-    """One graph, of readings alone or of a fitted model."""
+    """One graph, from readings alone or from a fitted model."""
 
     def __init__(self, graph: Any, draw: Callable[[EventTable], Picture]):
         self.graph, self.draw = graph, draw
@@ -215,7 +214,7 @@ def _compute(table: EventTable, models: list[Any], *, by_class: bool, q: float, 
 
 @contextmanager
 def _bar(text: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar, for functions that call it with what is done and all there is to do."""
+    """A progress bar, for functions that call it with the number of steps done and the total."""
     from rich.progress import Progress
 
     with Progress(console=console, transient=True) as line:

@@ -38,7 +38,7 @@ OPTIONS_OF_SAMPLES = {"--hide-sensors", "--label", "--intervals", "--cutoff"}
 
 @dataclass(frozen=True)
 class HiddenReadings:
-    """What is hidden, as the options of `raindrop evaluate` say."""
+    """What to hide, from the options of `raindrop evaluate`."""
 
     readings: tuple[float, ...]
     blocks: tuple[float, ...]
@@ -49,7 +49,7 @@ class HiddenReadings:
 
 
 def refuse_options_of_other_runs(estimator: Any, options: Mapping[str, Any]) -> None:
-    """Raise where an option is given that has no effect with what the run holds."""
+    """Raise if an option is given that has no effect for this kind of run."""
     kind = type(estimator).__name__
     names = {"Imputer": "an imputer", "Forecaster": "a forecaster"}
     for name, value in options.items():
@@ -102,7 +102,7 @@ def evaluate_readings(estimator: Any, table: EventTable, hidden: HiddenReadings,
 
 
 def _hidden_future(forecaster: Forecaster, table: EventTable, hidden: HiddenReadings) -> Iterator[Scenario]:
-    """Everything after the cutoff hidden, and compared up to each horizon."""
+    """Hide everything after the cutoff, and compare up to each horizon."""
     from raindrop.estimators.hidden_readings import hide_future, horizon_of, with_cutoffs
 
     if hidden.cutoff is not None:

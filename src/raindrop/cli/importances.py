@@ -1,4 +1,4 @@
-"""The command `raindrop importances`: what each sensor is worth to a model."""
+"""The command `raindrop importances`: how much each sensor contributes to a model."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ def importances(
     require_signature: Path | None = None,
     options: TableOptions = DEFAULT,
 ) -> None:
-    """How much worse a model predicts without what each sensor says, over all samples, with 95 % intervals.
+    """How much worse a model predicts without each sensor, over all samples, with 95 % intervals.
 
     Args:
         run: folder that `raindrop train` wrote.
-        data: folder with the table, labelled.
+        data: folder with the labelled table.
         out: all rows as .csv or .parquet; must not exist yet.
         method: permutation gives each sample the sensor's readings of another one; occlusion removes them.
-        metric: which metric of the task; its first, such as auroc, where not given.
+        metric: metric of the task; by default its first, such as auroc.
         repeats: how often each sensor is permuted.
-        part: which samples; auto takes the test samples of the run's own split where the table has them, else all.
-        label: column of the samples table that holds the truth, where it has another name than in training.
-        unknown_sensors: readings of sensors that training never saw are an error, or ignored.
-        seed: of the permutations and of the bootstrap.
-        require_signature: file with a key; a run that was not signed with it (`raindrop sign`) is refused.
+        part: which samples; auto takes the test samples of the run's own split if the table has them, else all.
+        label: column of the samples table with the true labels, if its name differs from training.
+        unknown_sensors: what to do with readings of sensors not seen in training: error or ignore.
+        seed: random seed of the permutations and the bootstrap.
+        require_signature: file with a key; the run must have been signed with it (`raindrop sign`).
     """
     from raindrop.files import refuse_to_overwrite
     from raindrop.graphs.export import write_frame, writer_for
@@ -65,7 +65,7 @@ def importances(
     console.print(rows)
     if len(frame) > SHOWN:
         console.print(f"and {len(frame) - SHOWN:,} more" + ("" if out else "; --out FILE writes all of them"))
-    console.print(f"on {len(chosen):,} samples; sensors that say the same hide each other's importance")
+    console.print(f"on {len(chosen):,} samples; sensors with the same information hide each other's importance")
     if out is not None:
         write_frame(frame, out)
         console.print(f"wrote {len(frame):,} rows to {escape(str(out))}")

@@ -1,4 +1,4 @@
-"""The commands `raindrop models` and `raindrop settings`: what there is to choose from."""
+"""The commands `raindrop models` and `raindrop settings`: the available models, presets and settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Flag = Annotated[bool, Parameter(negative=())]
 
 
 def models(*, markdown: Flag = False) -> None:
-    """List the models and presets, with what they are and when to use them.
+    """List the models and presets, what they are and when to use them.
 
     Args:
         markdown: print docs/models.md instead, which also has every setting.
@@ -40,12 +40,12 @@ def models(*, markdown: Flag = False) -> None:
 
 
 def settings(model: str, *, preset: str = "tuned", readings: Flag = False) -> None:
-    """List every setting of a model: its value in the preset, what it may be, its default if another, what it does.
+    """List every setting of a model: its value in the preset, allowed values, default if different, what it does.
 
     Args:
-        model: which model; `raindrop models` lists them.
-        preset: whose values to show: tuned, paper or, of raindrop, graph.
-        readings: of the model that fills gaps and forecasts, where one of the same name also predicts classes.
+        model: name of the model; `raindrop models` lists them.
+        preset: preset whose values to show: tuned, paper or, for raindrop, graph.
+        readings: show the model that fills gaps and forecasts, if another of the same name predicts classes.
     """
     from raindrop.estimators.catalogue import PURPOSES, find_model, format_value
 

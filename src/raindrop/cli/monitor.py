@@ -23,17 +23,17 @@ def monitor(
     alpha: float = 0.05,
     options: TableOptions = DEFAULT,
 ) -> None:
-    """Say what of new data is no longer as in training: dead sensors, other units, rates, values, scores, calibration.
+    """Report how new data differ from training: dead sensors, other units, rates, values, scores, calibration.
 
     Args:
         run: folder that `raindrop train`, `impute train` or `forecast train` wrote.
         data: folder with the table of new samples.
-        out: page with pictures (.html), or every test (.json); must not exist yet.
-        labelled: the table has the true labels, so calibration is compared too.
-        by: column of the samples table, such as the site; each of its values is compared by itself.
+        out: page with figures (.html), or all tests (.json); must not exist yet.
+        labelled: the table has true labels, so compare calibration too.
+        by: column of the samples table, such as the site; each of its values is compared separately.
         reference_data: table to compare with, for a run that was saved without reference statistics.
         part: samples that the run was not trained on, all of them, or a part of the run's own split.
-        alpha: the chance of any alarm where nothing has changed.
+        alpha: probability of any alarm if nothing has changed.
     """
     from dataclasses import asdict
 
@@ -44,7 +44,7 @@ def monitor(
     from raindrop.report.drift_page import check_drift_path, write_drift_page
 
     if not 0 < alpha < 1:
-        raise ConfigError(f"--alpha {alpha:g}: a chance lies above 0 and below 1.")
+        raise ConfigError(f"--alpha {alpha:g}: must lie above 0 and below 1.")
     if out is not None:
         refuse_to_overwrite(out) if out.suffix == ".json" else check_drift_path(out)
     model = load(run)

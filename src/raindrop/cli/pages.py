@@ -1,4 +1,4 @@
-"""Pages that a command writes where it can."""
+"""HTML pages that commands write if they can."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from raindrop.errors import MissingExtraError
 
 
 def can_write_page(path: Path, otherwise: str, console: Console) -> bool:
-    """Whether a page can be written to `path`; where packages for it are missing, print `otherwise` and which."""
+    """Whether a page can be written to `path`; if packages are missing, print `otherwise` and which ones."""
     from raindrop.report import check_report_path
 
     try:

@@ -31,31 +31,31 @@ forecast = App(name="forecast", help="Forecast readings: train a forecaster on a
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """The options that training an imputer and a forecaster share."""
+    """Options for training shared by imputers and forecasters."""
 
     model: str = "raindrop"
     """raindrop, grud, mtand, ipnet, brits, grin, trees, or a simple baseline: linear, last, mean, nearest."""
     preset: str = "tuned"
-    """tuned, the best we know."""
+    """tuned, our best settings."""
     statics: Words = ()
     """columns of the samples table to use as static attributes."""
     group: str | None = None
     """column of the samples table whose values a split keeps together."""
     split: str = "auto"
-    """auto (random where there are at least ten samples, else none), random (80 % training, 10 % validation, 10 %
-    test), none (train on all), or FILE:1 for split 1 of a file."""
+    """auto (random if there are at least ten samples, else none), random (80 % training, 10 % validation, 10 % test),
+    none (train on all), or FILE:1 for split 1 of a file."""
     seed: int = 0
-    """of the split, the weights, the batches and the readings that are hidden."""
+    """random seed of the split, the weights, the batches and the hidden readings."""
     config: Path | None = None
     """TOML file with the groups [model] and [train]."""
     set: Words = ()
     """single settings, such as train.epochs=5 model.messages=false."""
     device: str = "cpu"
-    """cpu, cuda, mps, or auto for the best there is."""
+    """cpu, cuda, mps, or auto for the best available."""
     threads: int | None = None
-    """how many to compute with; one unless OMP_NUM_THREADS says otherwise."""
+    """number of CPU threads; one unless OMP_NUM_THREADS is set."""
     resume: bool = False
-    """continue the run in OUT where it was stopped; the same as a new run where there is none."""
+    """continue the run in OUT where it stopped; starts a new run if there is none."""
     tensorboard: bool = False
     """also write TensorBoard logs to OUT/tensorboard."""
 
@@ -92,8 +92,8 @@ def train_forecaster(
         data: folder with events.parquet or .csv, or one such file; many short samples or a few long ones.
         out: folder for the run: checkpoint, log and the model.
         horizon: how far after the cutoff readings are forecast, in the table's time unit.
-        cutoff: when forecasts are made: a time, or a column of the samples table; the last reading of each sample where
-            not given. Training also draws other cutoffs.
+        cutoff: when forecasts are made: a time, or a column of the samples table; by default the
+            last reading of each sample. Training also draws other cutoffs.
     """
     from raindrop.estimators import Forecaster
 
@@ -123,12 +123,12 @@ def apply_imputer(
         data: folder with the table.
         out: folder for the filled table; its events have a column `filled`. Must not exist yet.
         readings: .parquet or .csv file for the filled readings alone, with their intervals.
-        every: fill at regular times instead, this far apart, all sensors.
+        every: fill all sensors at regular times instead, this far apart.
         queries: fill at the rows of a .parquet or .csv file instead (sample, time, sensor).
-        coverage: how often the intervals contain the true reading; 0.9 where not given.
+        coverage: how often the intervals contain the true reading; default 0.9.
         part: all samples, or train, val or test of the run's own split.
-        unknown_sensors: readings of sensors that were never read in training are an error, or ignored.
-        require_signature: file with a key; a run that was not signed with it (`raindrop sign`) is refused.
+        unknown_sensors: what to do with readings of sensors not seen in training: error or ignore.
+        require_signature: file with a key; the run must have been signed with it (`raindrop sign`).
     """
     from raindrop.files import refuse_to_overwrite
     from raindrop.table.growing_table import write_filled
@@ -175,13 +175,13 @@ def apply_forecaster(
         run: folder that `raindrop forecast train` wrote.
         data: folder with the table.
         out: .parquet or .csv file for the forecasts.
-        every: forecast at regular times from the cutoff to the horizon, this far apart, all sensors.
+        every: forecast all sensors at regular times from the cutoff to the horizon, this far apart.
         queries: forecast the rows of a .parquet or .csv file (sample, time, sensor).
         cutoff: when forecasts are made, if not as in training: a time, or a column of the samples table.
-        coverage: how often the intervals contain the true reading; 0.9 where not given.
+        coverage: how often the intervals contain the true reading; default 0.9.
         part: all samples, or train, val or test of the run's own split.
-        unknown_sensors: readings of sensors that were never read in training are an error, or ignored.
-        require_signature: file with a key; a run that was not signed with it (`raindrop sign`) is refused.
+        unknown_sensors: what to do with readings of sensors not seen in training: error or ignore.
+        require_signature: file with a key; the run must have been signed with it (`raindrop sign`).
     """
     from raindrop.table.readings import write_readings
 
@@ -193,7 +193,7 @@ def apply_forecaster(
     )
     if cutoff is not None:
         forecaster.set_params(cutoff=parse_cutoff(cutoff))
-        forecaster.resolved()  # checks it
+        forecaster.resolved()  # raises if the cutoff is invalid
     table = select_run_part(read_table(data, options), run, part, forecaster)
     parts = _answers(forecaster, table, every, queries, coverage)
     number = write_readings(parts if queries else (part.with_dates() for part in parts), out)
@@ -211,7 +211,7 @@ def _arguments(training: Training) -> dict[str, Any]:
             **configs.parse_assignments(training.set),
         },
         "seed": training.seed,
-        "unknown_sensors": "ignore",  # all parts are of one table: a rare sensor may be missing from training
+        "unknown_sensors": "ignore",  # all parts come from one table: a rare sensor may be missing in training
         "device": training.device,
         "threads": training.threads,
         "progress": True,
@@ -226,7 +226,7 @@ def _train(estimator: ReadingsEstimator, data: Path, out: Path, training: Traini
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ConfigError("Imputers and forecasters are trained by one process; start this one without torchrun.")
-    estimator.resolved()  # a mistake in the settings shows before the table is read
+    estimator.resolved()  # raises on invalid settings before the table is read
     table = read_table(data, options, statics=training.statics, group=training.group)
     if not training.resume:
         refuse_to_overwrite(out)
@@ -254,9 +254,9 @@ def _train(estimator: ReadingsEstimator, data: Path, out: Path, training: Traini
 def _check(
     path: Path | None, every: float | None, queries: Path | None, coverage: float | None, *, may_exist: bool = False
 ) -> None:
-    """Raise on options that cannot be, before anything is read.
+    """Raise on invalid options before anything is read.
 
-    may_exist: the file is the first of two outputs, so a command that was killed after it may have left it.
+    may_exist: the file is the first of two outputs, so a killed command may have left it behind.
     """
     from raindrop.files import refuse_to_overwrite
     from raindrop.table.readings import require_suffix
@@ -275,7 +275,7 @@ def _check(
 def _answers(
     estimator: ReadingsEstimator, table: EventTable, every: float | None, queries: Path | None, coverage: float | None
 ) -> Iterable[Readings]:
-    """The readings of `--every`, block by block of a large table, or of `--queries`, in the order of the file."""
+    """The readings for `--every`, block by block for a large table, or for `--queries`, in the order of the file."""
     from raindrop.errors import DataError
     from raindrop.table.frame_files import read_frame
 

@@ -49,14 +49,14 @@ def explain(
         run: folder that `raindrop train` wrote.
         data: folder with the table.
         out: the page, report.html; must not exist yet.
-        part: which samples; auto takes the test samples of the run's own split where the table has them, else all.
-        label: column of the samples table that holds the truth, where it has another name than in training.
-        samples: how many samples can be selected on the page.
+        part: which samples; auto takes the test samples of the run's own split if the table has them, else all.
+        label: column of the samples table with the true labels, if its name differs from training.
+        samples: number of samples that can be selected on the page.
         trees: whether to train trees on the run's training samples as a baseline.
-        seeds: runs of the same model with other seeds, to see whether their graphs agree.
-        unknown_sensors: readings of sensors that training never saw are an error, or ignored.
-        seed: of the choice of samples, of hidden sensors and of every random draw.
-        require_signature: file with a key; a run that was not signed with it (`raindrop sign`) is refused.
+        seeds: runs of the same model with other seeds, to check whether their graphs agree.
+        unknown_sensors: what to do with readings of sensors not seen in training: error or ignore.
+        seed: random seed of the choice of samples, of hidden sensors and of all other draws.
+        require_signature: file with a key; the run must have been signed with it (`raindrop sign`).
     """
     from raindrop.report import check_report_path, report_on, write_report
 
@@ -107,20 +107,20 @@ def report(
 ) -> None:
     """Write an HTML report of a run: its model card, settings and training history.
 
-    Of an imputer or a forecaster, and with data, also errors on hidden readings, and gaps with the values they were
-    filled with. For other runs, `raindrop explain` takes data.
+    For an imputer or a forecaster, with data: also errors on hidden readings, and gaps with the values they were filled
+    with. For other runs, `raindrop explain` takes data.
 
     Args:
         run: folder that `raindrop train`, `impute train` or `forecast train` wrote.
         data: folder with the table, for an imputer or a forecaster.
-        out: the page; report.html in the run's folder where not given. Must not exist yet.
-        part: which samples; auto takes the test samples of the run's own split where the table has them, else all.
-        cases: how many gaps or forecasts can be selected on the page.
+        out: the page; by default report.html in the run's folder. Must not exist yet.
+        part: which samples; auto takes the test samples of the run's own split if the table has them, else all.
+        cases: number of gaps or forecasts that can be selected on the page.
         seeds: runs of the same imputer or forecaster with other seeds; edges of the sensor graph that do not recur in
             each of them are not shown.
-        unknown_sensors: readings of sensors that training never saw are an error, or ignored.
-        seed: of what is hidden and of the choice of cases.
-        require_signature: file with a key; a run that was not signed with it (`raindrop sign`) is refused.
+        unknown_sensors: what to do with readings of sensors not seen in training: error or ignore.
+        seed: random seed of what is hidden and of the choice of cases.
+        require_signature: file with a key; the run must have been signed with it (`raindrop sign`).
     """
     from raindrop.estimators import load
     from raindrop.estimators.readings import ReadingsEstimator
@@ -166,7 +166,7 @@ def report(
 
 
 def _other_seeds(runs: tuple[Path, ...], estimator: Any, key: Path | None) -> list[Any]:
-    """The models of other runs; an error where one is of another kind."""
+    """The models of other runs; raises if one is of another kind."""
     kind: Literal["imputer", "forecaster"] = "forecaster" if type(estimator).__name__ == "Forecaster" else "imputer"
     return [load_run(each, kind, key=key).set_params(unknown_sensors=estimator.unknown_sensors) for each in runs]
 
@@ -179,7 +179,7 @@ def _which_samples(estimator: Any, part: str, left_out: int) -> str:
 
 
 def _conversion_notes(data: Path) -> dict[str, str]:
-    """What a converter left out or changed, where conversion.json beside the table lists it."""
+    """What a converter left out or changed, if conversion.json beside the table lists it."""
     try:
         changes = read_json(data / "conversion.json")["changes"]
         lines = [f"{row['count']:,} {row['unit']}: {row['reason']}" for row in changes]
@@ -189,9 +189,9 @@ def _conversion_notes(data: Path) -> dict[str, str]:
 
 
 def _trees(run: Path, table: EventTable, estimator: SampleEstimator) -> dict[str, SampleEstimator]:
-    """Trees of the same task, trained on the run's training samples, where the table has them.
+    """Trees for the same task, trained on the run's training samples, if the table has them.
 
-    None where the model is trees itself. Their settings are the defaults.
+    Empty if the model itself is trees. Their settings are the defaults.
     """
     found = None if estimator.model == "trees" else find_run_parts(table, run, estimator)
     if found is None:

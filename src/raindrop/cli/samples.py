@@ -24,9 +24,9 @@ console = Console(soft_wrap=True, highlight=False)
 def load_run(
     run: Path, kind: Literal["samples", "imputer", "forecaster"], *, otherwise: str = "", key: Path | None = None
 ) -> Any:
-    """The estimator that a run holds; where it is of another kind, an error names the command for it.
+    """The estimator of a run; if it is of another kind, the error names the command for it.
 
-    otherwise: that command, where it is not the one that applies the run.
+    otherwise: that command, if it is not the one that applies the run.
     key: file with the key that the run must be signed with.
     """
     from raindrop.estimators import Forecaster, Imputer, SampleEstimator, load
@@ -48,7 +48,7 @@ def load_run(
 
 
 def parse_cutoff(text: str | None) -> float | str | None:
-    """The value of `--cutoff`: a number is a time, any other text the name of a column."""
+    """The value of `--cutoff`: a number is a time, any other text is the name of a column."""
     try:
         return None if text is None else float(text)
     except ValueError:
@@ -83,9 +83,9 @@ def select_split_part(table: EventTable, split: str, part: str) -> EventTable:
 
 
 def drop_unlabelled(parts: dict[str, EventTable], labels: Sequence[str]) -> dict[str, EventTable]:
-    """The parts without samples that have none of these labels, and a message; of the table's own where none is named.
+    """The parts without samples that have none of these labels, with a message; by default, the table's label.
 
-    A part without any label is returned as it is.
+    A part without any label is returned unchanged.
     """
     kept = {}
     for name, part in parts.items():
@@ -100,7 +100,7 @@ def drop_unlabelled(parts: dict[str, EventTable], labels: Sequence[str]) -> dict
 
 
 def labelled_samples(table: EventTable, labels: Sequence[str]) -> NDArray[np.bool_]:
-    """(samples,) which have any of these labels; of the table's own where it has none of these columns."""
+    """(samples,) which have any of these labels, or the table's label if it has none of these columns."""
     import numpy as np
 
     from raindrop.table.sample_columns import missing_to_null
@@ -137,7 +137,7 @@ def select_run_part(table: EventTable, run: Path, part: str, estimator: Any) -> 
 
 
 def find_run_parts(table: EventTable, run: Path, estimator: Any) -> FoundParts | None:
-    """Which part of the run's split each sample of a table belongs to; None where the run has no split."""
+    """Which part of the run's split each sample of a table belongs to; None if the run has no split."""
     from raindrop.estimators.persistence import read_split
 
     if estimator.split_checksum_ is None:

@@ -18,26 +18,26 @@ from raindrop.errors import ConfigError, MissingExtraError
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """The limits of requests."""
+    """Limits of requests."""
 
     max_body_mb: float = 4.0
-    """largest body of a request."""
+    """maximum size of a request body."""
     max_readings: int = 100_000
-    """most readings in a request, and of a live sample."""
+    """maximum number of readings in a request, and of a live sample."""
     max_samples: int = 1_000
-    """most samples in a request."""
+    """maximum number of samples in a request."""
     max_sensors: int = 1_000
-    """most different sensors in a request."""
+    """maximum number of different sensors in a request."""
     max_queries: int = 100_000
-    """most readings that a request may ask for."""
+    """maximum number of readings that a request may query."""
     max_seconds: float = 30.0
-    """longest time from a request to its answer."""
+    """maximum time from a request to its response."""
     max_waiting: int = 256
-    """most requests that wait; a further one is answered with 429."""
+    """maximum number of waiting requests; further ones get a 429 response."""
     max_connections: int = 512
-    """most open connections."""
+    """maximum number of open connections."""
     batch_samples: int = 64
-    """most samples that are scored together."""
+    """maximum number of samples that are scored together."""
 
 
 BOUNDS = Bounds()
@@ -69,27 +69,27 @@ def serve(
 ) -> None:
     """Serve trained models over HTTP, with a page to try them.
 
-    Stop it with Ctrl-C or SIGTERM: requests that wait are answered first. SIGHUP serves the models on the disk anew.
+    Stop it with Ctrl-C or SIGTERM: waiting requests are answered first. SIGHUP reloads the models from disk.
 
     Args:
         runs: folders that 'raindrop train', 'impute train' or 'forecast train' wrote; at most one of each kind.
-        port: to listen at; 0 takes a free one.
-        host: address to listen at; without tokens only this machine can be allowed to ask.
-        tokens: file of 'raindrop token'; without it everybody on this machine may ask.
-        without_tokens: let other machines ask without a token, too.
-        allow_host: further names by which browsers reach the service.
+        port: port to listen on; 0 chooses a free one.
+        host: address to listen on; without tokens only this machine is allowed.
+        tokens: file written by 'raindrop token'; without it, all requests from this machine are accepted.
+        without_tokens: also accept requests from other machines without a token.
+        allow_host: additional host names of the service.
         tls_certificate: file with a certificate (PEM), for HTTPS.
         tls_key: file with its private key (PEM).
-        workers: processes that hold the models and compute.
-        threads: with which each of them computes.
-        watch: serve a run as soon as it is written anew.
-        stream_state: folder to keep live samples in when the service ends.
-        stream_samples: most live samples.
-        stream_lateness: how long before its sample's latest reading a reading may lie, in the model's time unit.
-        stream_window: a live sample is its readings of so long before its latest one.
-        unknown_sensors: readings of sensors that were never read in training are an error, or ignored.
-        require_signature: file with a key; a run that was not signed with it ('raindrop sign') is refused.
-        log: file for the log, a JSON object per line; standard error where not given.
+        workers: number of processes that hold the models and compute.
+        threads: number of CPU threads of each worker.
+        watch: reload a run as soon as it is overwritten.
+        stream_state: folder to save live samples in when the service stops.
+        stream_samples: maximum number of live samples.
+        stream_lateness: how much older than its sample's latest reading a reading may be, in the model's time unit.
+        stream_window: keep the readings of a live sample up to this long before its latest one.
+        unknown_sensors: what to do with readings of sensors not seen in training: error or ignore.
+        require_signature: file with a key; the runs must have been signed with it ('raindrop sign').
+        log: file for the log, a JSON object per line; by default standard error.
         log_details: also log paths and addresses of clients, which can identify samples and people.
     """
     try:
@@ -107,7 +107,7 @@ def serve(
     if not runs:
         raise ConfigError("Which run? Name at least one folder that 'raindrop train' wrote.")
     if workers < 1 or threads < 1:
-        raise ConfigError("--workers and --threads are whole numbers from 1 on.")
+        raise ConfigError("--workers and --threads must be whole numbers of at least 1.")
     address = Address(host=host, port=port, certificate=tls_certificate, private_key=tls_key)
     check_exposure(address, tokens is not None, without_tokens)
     if not address.is_loopback and tls_certificate is None:
@@ -139,7 +139,7 @@ def serve(
 
 
 def local_names(host: str, more: Sequence[str] = ()) -> tuple[str, ...]:
-    """The names by which this machine knows itself, against websites that lead a browser here by a name of theirs."""
+    """The host names of this machine; requests for other names are rejected, against DNS rebinding."""
     return ("127.0.0.1", "localhost", "[::1]", host, *more)
 
 
@@ -153,12 +153,12 @@ def _limits(bounds: Bounds) -> Any:
 
 
 def token(file: Path, *, name: str, scopes: Words = ("predict", "stream", "model"), remove: bool = False) -> None:
-    """Make a token for 'raindrop serve --tokens FILE' and print it; the file keeps only its hash.
+    """Create a token for 'raindrop serve --tokens FILE' and print it; the file stores only its hash.
 
     Args:
-        file: of tokens; made where there is none.
+        file: file of tokens; created if it does not exist.
         name: who or what has the token.
-        scopes: what its bearer may do: predict, stream, model, metrics, admin.
+        scopes: permissions of its bearer: predict, stream, model, metrics, admin.
         remove: remove the token of this name instead.
     """
     from raindrop.serve.tokens import add_token, remove_token

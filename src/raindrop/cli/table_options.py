@@ -1,4 +1,4 @@
-"""The options of every command that reads DATA: which columns are what, units, and what to do with doubtful rows."""
+"""The options of every command that reads DATA: roles of columns, units, and what to do with questionable rows."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ DATA = "folder with events.parquet or .csv, and samples.parquet or .csv; or one 
 @Parameter(name="*", group=READING)
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """Options that are needed where DATA is not yet a table of ours; `raindrop import` makes it one."""
+    """Options needed if DATA is not yet a raindrop table; `raindrop import` makes one."""
 
     sample: str | None = None
-    """column of sample ids; 'sample' where not given."""
+    """column of sample ids; default 'sample'."""
     time: str | None = None
-    """column of times; 'time' where not given."""
+    """column of times; default 'time'."""
     sensor: str | None = None
-    """column of sensor names; 'sensor' where not given."""
+    """column of sensor names; default 'sensor'."""
     value: str | None = None
-    """column of values; 'value' where not given."""
+    """column of values; default 'value'."""
     wide: Annotated[bool, Parameter(negative=())] = False
-    """each sensor has a column of its own; without --sample the file is one long series."""
+    """each sensor has its own column; without --sample the file is one long series."""
     samples_file: Path | None = None
-    """file with one row per sample, where DATA is a file of readings."""
+    """file with one row per sample, if DATA is a file of readings."""
     time_unit: Literal["seconds", "minutes", "hours", "days"] | None = None
-    """unit of times that are numbers, and of the table; hours where not given."""
+    """unit of numeric times, and of the table; default hours."""
     duplicates: Literal["error", "last", "mean"] | None = None
-    """the same sample, time and sensor twice: an error, keep the last, or average."""
+    """if sample, time and sensor occur twice: raise an error, keep the last, or average."""
     missing: Literal["error", "drop"] | None = None
-    """rows without a value: an error, or left out; left out of a CSV where not given."""
+    """rows without a value: raise an error, or drop them; by default dropped from CSV files."""
     reference: str | None = None
-    """column of the samples table with the time from which times count."""
+    """column of the samples table with the time that times are relative to."""
     before_reference: Literal["error", "keep", "drop"] | None = None
-    """readings before the reference: an error, kept with negative times, or left out."""
+    """readings before the reference: raise an error, keep them with negative times, or drop them."""
     unlisted: Literal["error", "drop"] | None = None
-    """readings of samples that the samples table does not list: an error, or left out."""
+    """readings of samples that the samples table does not list: raise an error, or drop them."""
 
     def given(self) -> dict[str, Any]:
-        """The options that are given, by their name in Python."""
+        """The options that were set, by their name in Python."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: value for name, value in values.items() if value is not None and value is not False}
 
@@ -61,7 +61,7 @@ class TableOptions(ReadOptions):
     """The same for commands that have no other cutoff."""
 
     cutoff: str | None = None
-    """column of the samples table with the last time that may be known; later readings are left out."""
+    """column of the samples table with the cutoff; later readings are dropped."""
 
 
 DEFAULT = TableOptions()
@@ -77,7 +77,7 @@ def read_table(
     cutoff: str | None = None,
     verify: bool = False,
 ) -> EventTable:
-    """The table in a folder or in files; roles that are given replace those it was written with."""
+    """The table in a folder or in files; given roles replace the stored ones."""
     from raindrop.table.event_table import EventTable
 
     roles = {"label": label, "statics": list(statics) or None, "group": group, "cutoff": cutoff}

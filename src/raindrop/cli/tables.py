@@ -1,4 +1,4 @@
-"""The commands `raindrop import`, `prepare`, `export-table` and `inspect`: files to a table and back, a look at it."""
+"""The commands `raindrop import`, `prepare`, `export-table` and `inspect`: convert files to tables and back."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ def import_table(
     window: float | None = None,
     options: TableOptions = DEFAULT,
 ) -> None:
-    """Read files once and write a table that every command opens at once.
+    """Convert files to a table that all commands open quickly.
 
     Args:
-        files: CSV, TSV or Parquet files of readings (one called samples.csv or .parquet has the samples), a file of
+        files: CSV, TSV or Parquet files of readings (samples.csv or samples.parquet has the samples), a file of
             arrays (.npy, .npz), a MEDS folder, or a folder with events and samples.
         out: folder for the table; must not exist yet.
         label: column to predict.
         statics: columns to use as static attributes.
         group: column whose values a split keeps together.
-        labels: of a MEDS folder: Parquet file or folder of labels; each is a sample, cut at its prediction time.
-        codes: of a MEDS folder: read only these codes.
-        window: of a MEDS folder: read only so many hours before each prediction time.
+        labels: for a MEDS folder: Parquet file or folder of labels; each is a sample, cut at its prediction time.
+        codes: for a MEDS folder: read only these codes.
+        window: for a MEDS folder: read only this many hours before each prediction time.
     """
     from raindrop.files import refuse_to_overwrite
     from raindrop.table.split_files import write_splits
@@ -70,11 +70,11 @@ def prepare(
     group: str | None = None,
     options: TableOptions = DEFAULT,
 ) -> None:
-    """Turn files of readings into a table, however large they are: they may exceed the memory, in any order.
+    """Convert files of readings of any size, in any order, to a table; they may be larger than memory.
 
     Args:
-        files: CSV, TSV or Parquet files with a row per reading; one called samples.csv or .parquet has the samples.
-        out: folder for the table; must not exist yet. Its disk needs room for the readings twice.
+        files: CSV, TSV or Parquet files with a row per reading; samples.csv or samples.parquet has the samples.
+        out: folder for the table; must not exist yet. Needs disk space for twice the readings.
         label: column to predict.
         statics: columns to use as static attributes.
         group: column whose values a split keeps together.
@@ -96,7 +96,7 @@ def prepare(
 
 
 def _say_written(table: EventTable, out: Path) -> None:
-    """What a table has, what was left out of it, and what to do with it."""
+    """Print the content of a table, what was left out of it, and the next command."""
     for reason, number in table.dropped.items():
         console.print(f"left out {number:,} reading{'s' * (number != 1)}: {escape(reason)}")
     console.print(escape(repr(table)))
@@ -135,16 +135,16 @@ def inspect(
     seed: int = 0,
     options: TableOptions = DEFAULT,
 ) -> None:
-    """What is in a table: samples, sensors, readings, intervals, labels, and what the gaps alone tell about the label.
+    """Show what is in a table: samples, sensors, readings, intervals, labels, and how well gaps predict the label.
 
     Args:
         data: folder with events.parquet or .csv, and samples.parquet or .csv; or one such file, or a MEDS folder.
         label: column of the samples table to predict.
         statics: columns of the samples table to use as static attributes.
         group: column of the samples table whose values a split keeps together.
-        picture: also draw it, as .png, .svg or .pdf.
-        verify: compare every byte of the folder with what was written, however large it is.
-        seed: of the samples that are looked at closely where there are many.
+        picture: also save a figure, as .png, .svg or .pdf.
+        verify: compare every byte of the folder with its checksums, whatever its size.
+        seed: random seed for choosing samples if there are many.
     """
     from raindrop.table.folder_checks import CHECKED, VERIFIED
     from raindrop.table.overview import overview
@@ -185,7 +185,7 @@ def _read_meds(
 
 
 def _subjects_split(table: EventTable) -> Split | None:
-    """The subjects' split of a MEDS folder, where every sample is in one of its three parts."""
+    """The split of a MEDS folder by subject, if every sample is in one of its three parts."""
     from raindrop.table.adapters.meds import SPLITS
     from raindrop.table.split_files import Split
 

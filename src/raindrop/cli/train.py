@@ -62,31 +62,31 @@ def train(
     Args:
         data: folder with events.parquet or .csv, and samples.parquet or .csv; or one such file, or a MEDS folder.
         out: folder for the run: checkpoint, log and the model.
-        task: what is predicted, such as one of several classes (classification), several yes/no labels (multilabel) or
+        task: what is predicted: one of several classes (classification), several yes/no labels (multilabel) or
             quantities (regression); an unknown name lists all tasks.
         model: raindrop, transformer, trans_mean, grud, mtand, trees, blend, seft, ipnet, dgm2, mtgnn, odernn or
             evonet; `raindrop models` says when to use which.
-        preset: tuned (to predict well), paper (to compare with published results) or, of raindrop, graph (to look at
+        preset: tuned (to predict well), paper (to compare with published results) or, for raindrop, graph (to inspect
             the sensor graph).
         label: column of the samples table to predict; several for multilabel and regression.
-        positive: of two classes, the one that AUROC and AUPRC are about; the last in sorted order where not given.
-        class_weight: balanced lets all classes count the same in the loss.
-        loss: of regression; quantile (five quantiles, the default), absolute (the median) or squared (the mean).
+        positive: of two classes, the one that AUROC and AUPRC refer to; by default the last in sorted order.
+        class_weight: balanced gives all classes the same weight in the loss.
+        loss: for regression: quantile (five quantiles, the default), absolute (the median) or squared (the mean).
         statics: columns of the samples table to use as static attributes.
         group: column of the samples table whose values a split keeps together.
         split: random (80 % training, 10 % validation, 10 % test), none (train on all), or FILE:1 for split 1 of a file.
-        seed: of the split, the weights and the batches.
+        seed: random seed of the split, the weights and the batches.
         config: TOML file with the groups [model] and [train].
-        set: single settings, such as train.epochs=5 model.hidden=64; `raindrop settings MODEL` lists all of them.
-        calibrate: fit probabilities to the validation samples, by a temperature or by isotonic regression.
+        set: individual settings, such as train.epochs=5 model.hidden=64; `raindrop settings MODEL` lists all of them.
+        calibrate: calibrate probabilities on the validation samples, by temperature or isotonic regression.
         sensitivity: predict the positive class from the probability on that finds this share of the positive validation
             samples, such as 0.9; by default the most probable class is predicted.
         cost_ratio: the same from the probability on with the lowest cost on the validation samples, where a missed
             positive costs this many times as much as a false alarm.
-        device: cpu, cuda, mps, or auto for the best there is.
-        threads: how many to compute with; one unless OMP_NUM_THREADS says otherwise.
-        resume: continue the run in OUT where it was stopped, or, with more train.epochs, where it ended; the same as a
-            new run where there is none.
+        device: cpu, cuda, mps, or auto for the best available.
+        threads: number of CPU threads; one unless OMP_NUM_THREADS is set.
+        resume: continue the run in OUT where it stopped, or, with more train.epochs, where it ended; starts a
+            new run if there is none.
         start_from: folder of a run of the same model and settings, on other data, whose weights training starts from.
         tensorboard: also write TensorBoard logs to OUT/tensorboard.
     """
@@ -107,12 +107,12 @@ def train(
         loss=loss,
         calibrate=calibrate,
         threshold=threshold_rule(sensitivity, cost_ratio),
-        unknown_sensors="ignore",  # all parts are of one table: a rare sensor may be missing from training
+        unknown_sensors="ignore",  # all parts come from one table: a rare sensor may be missing in training
         device=device,
         threads=threads,
         progress=True,
     )
-    estimator.resolved()  # a mistake in the settings shows before the table is read
+    estimator.resolved()  # raises on invalid settings before the table is read
     table = read_table(data, options, label=label[0] if label else None, statics=statics, group=group)
     if not resume:
         refuse_to_overwrite(out)
@@ -133,7 +133,7 @@ def train(
         print_positive(estimator, chosen=positive is not None)
         print_mixture(estimator)
         print_threshold(estimator)
-        _print_summary(estimator, parts)  # by all processes: they share the work
+        _print_summary(estimator, parts)  # in all processes: they share the work
         console.print(f"wrote the model to {escape(str(out))}")
     finally:
         distributed.leave()
@@ -158,27 +158,27 @@ def evaluate(
     require_signature: Path | None = None,
     options: ReadOptions = DEFAULT,
 ) -> None:
-    """How good a trained model is on a table, also with sensors hidden.
+    """Evaluate a trained model on a table, optionally with sensors hidden.
 
-    Of an imputer or a forecaster, readings are hidden, predicted and compared, beside simple baselines.
+    For an imputer or a forecaster, readings are hidden, predicted and compared, along with simple baselines.
 
     Args:
         run: folder that `raindrop train`, `impute train` or `forecast train` wrote.
         data: folder with the table.
-        part: which samples; auto takes the test samples of the run's own split where the table has them, else all.
+        part: which samples; auto takes the test samples of the run's own split if the table has them, else all.
         split: take the part from split 1 of a file instead, as FILE:1.
-        label: column of the samples table that holds the truth, where it has another name than in training.
+        label: column of the samples table with the true labels, if its name differs from training.
         hide_sensors: shares of sensors to hide at random in each sample, such as 0.1 0.3 0.5.
-        hide_readings: of an imputer: shares of single readings to hide, such as 0.1.
-        hide_blocks: of an imputer: how long each sensor is hidden at a time, in the table's time unit, such as 6 24.
-        horizons: of a forecaster: compare up to this long after the cutoff, such as 6 24; its own where not given.
-        cutoff: column of the samples table with the last time that may be known; of a forecaster also a time, and one
-            horizon before the last reading of each sample where neither this nor the run has one.
-        intervals: also show 95 % confidence intervals, by the bootstrap.
-        seed: of what is hidden and of the bootstrap.
-        unknown_sensors: readings of sensors that were never read in training are an error, or ignored.
+        hide_readings: for an imputer: shares of single readings to hide, such as 0.1.
+        hide_blocks: for an imputer: how long each sensor is hidden at a time, in the table's time unit, such as 6 24.
+        horizons: for a forecaster: compare up to this long after the cutoff, such as 6 24; default: its own.
+        cutoff: samples column with the last time that may be seen; for a forecaster also a time, by default one
+            horizon before the last reading of each sample if the run has none either.
+        intervals: also show 95 % bootstrap confidence intervals.
+        seed: random seed of what is hidden and of the bootstrap.
+        unknown_sensors: what to do with readings of sensors not seen in training: error or ignore.
         out: JSON file for the metrics.
-        require_signature: file with a key; a run that was not signed with it (`raindrop sign`) is refused.
+        require_signature: file with a key; the run must have been signed with it (`raindrop sign`).
     """
     from raindrop.estimators import load
     from raindrop.estimators.readings import ReadingsEstimator
@@ -252,19 +252,19 @@ def predict(
     require_signature: Path | None = None,
     options: TableOptions = DEFAULT,
 ) -> None:
-    """Predictions for every sample of a table: class probabilities, labels or quantities. Needs no labels.
+    """Predict every sample of a table: class probabilities, labels or quantities. Needs no labels.
 
     Args:
         run: folder that `raindrop train` wrote.
         data: folder with the table.
         out: predictions.parquet or predictions.csv.
-        unknown_sensors: readings of sensors that were never read in training are an error, or ignored.
+        unknown_sensors: what to do with readings of sensors not seen in training: error or ignore.
         part: all samples, or train, val or test of the run's own split.
-        coverage: also give the possible classes, or an interval, that contain the truth this often, such as 0.9.
-        by_class: let the coverage hold for each class by itself, however rare it is.
-        engine: local, or ray for the machines of the Ray cluster at RAY_ADDRESS (this one where it is not set).
-        processes: how many share the work; one for a small table, otherwise one for every core.
-        require_signature: file with a key; a run that was not signed with it (`raindrop sign`) is refused.
+        coverage: also give sets of classes, or intervals, that contain the true value this often, such as 0.9.
+        by_class: make the coverage hold for each class separately, however rare it is.
+        engine: local, or ray for the machines of the Ray cluster at RAY_ADDRESS (this one if it is not set).
+        processes: number of processes; by default one for a small table, otherwise one per core.
+        require_signature: file with a key; the run must have been signed with it (`raindrop sign`).
     """
     from raindrop.scale.parts import is_small
     from raindrop.scale.scorer import Options
@@ -309,7 +309,7 @@ def predict(
 
 
 def with_label_of(estimator: SampleEstimator, table: EventTable, label: tuple[str, ...] = ()) -> EventTable:
-    """The table with the columns that the estimator predicts, or the one named instead, as its label."""
+    """The table with the columns that the estimator predicts, or the given ones, as its label."""
     labels = estimator.task_.labels
     if label:
         if len(label) != len(labels):
@@ -330,7 +330,7 @@ def _require(table: EventTable, name: str) -> bool:
 
 
 def print_positive(estimator: SampleEstimator, *, chosen: bool) -> None:
-    """Which of two classes the metrics are about."""
+    """Print which of two classes the metrics refer to."""
     positive = getattr(estimator, "positive_", None)
     if positive is not None:
         names = ", ".join(f"'{name}'" for name in sorted(map(str, estimator.classes_)))
@@ -339,7 +339,7 @@ def print_positive(estimator: SampleEstimator, *, chosen: bool) -> None:
 
 
 def print_mixture(estimator: SampleEstimator) -> None:
-    """Of a blend: how it is mixed, and how good each part was on the validation samples."""
+    """For a blend: print how it is mixed, and the validation metrics of each part."""
     notes = estimator.notes_
     if "share_of_raindrop" not in notes:
         return

@@ -41,32 +41,32 @@ def tune(
 ) -> None:
     """Search for better settings of a model on validation samples; needs the extra `tune` (Optuna).
 
-    The first trial is the preset; trials that are worse than most after some epochs are stopped. The same command goes
-    on where a search was stopped or killed, and may be started several times at once. Test samples are never looked at.
-    OUT has the best settings so far (best.toml), every trial (journal.jsonl) and a page of what mattered (search.html).
+    The first trial is the preset; trials that are worse than most after some epochs are stopped. Repeating the command
+    continues a search that was stopped or killed; it may run several times at once. Test samples are never used. OUT
+    has the best settings so far (best.toml), every trial (journal.jsonl) and a page of what mattered (search.html).
 
     Args:
         data: folder with events.parquet or .csv, and samples.parquet or .csv; or one such file, or a MEDS folder.
         out: folder for the search; an existing one is continued.
-        trials: how many settings to try, those of an earlier start included.
-        minutes: stop after so many minutes; a trial that is interrupted is run again by the next start.
+        trials: number of settings to try, including those of earlier runs of the command.
+        minutes: stop after this many minutes; an interrupted trial is run again next time.
         processes: number of processes, each on one core.
         task: what is predicted: classification, multilabel or regression.
         model: name of the model; `raindrop models` lists them.
         preset: tuned or paper: the settings to start from.
         label: column of the samples table to predict; several for multilabel and regression.
-        positive: of two classes, the one that AUROC and AUPRC are about; the last in sorted order where not given.
-        class_weight: balanced lets all classes count the same in the loss.
-        loss: of regression; quantile (five quantiles, the default), absolute (the median) or squared (the mean).
+        positive: of two classes, the one that AUROC and AUPRC refer to; by default the last in sorted order.
+        class_weight: balanced gives all classes the same weight in the loss.
+        loss: for regression: quantile (five quantiles, the default), absolute (the median) or squared (the mean).
         statics: columns of the samples table to use as static attributes.
         group: column of the samples table whose values a split keeps together.
         split: random (80 % training, 10 % validation, 10 % test) or FILE:1 for split 1 of a file, as `raindrop train`.
-        seed: of the split, the weights, the batches and the search.
+        seed: random seed of the split, the weights, the batches and the search.
         config: TOML file with the groups [model] and [train]; its settings are the same in every trial.
-        set: single settings that are the same in every trial, such as train.epochs=5 for short trials, or
+        set: individual settings that are the same in every trial, such as train.epochs=5 for short trials, or
             train.metric=auprc for another metric to search by.
-        device: cpu, cuda, mps, or auto for the best there is.
-        threads: how many each process computes with; one unless OMP_NUM_THREADS says otherwise.
+        device: cpu, cuda, mps, or auto for the best available.
+        threads: number of CPU threads per process; one unless OMP_NUM_THREADS is set.
     """
     from raindrop import config as configs
     from raindrop.estimators import make_estimator
@@ -85,11 +85,11 @@ def tune(
         positive=positive,
         class_weight=class_weight,
         loss=loss,
-        unknown_sensors="ignore",  # all parts are of one table: a rare sensor may be missing from training
+        unknown_sensors="ignore",  # all parts come from one table: a rare sensor may be missing in training
         device=device,
         threads=threads,
     )
-    estimator.resolved()  # a mistake in the settings shows before the table is read
+    estimator.resolved()  # raises on invalid settings before the table is read
     table = read_table(data, options, label=label[0] if label else None, statics=statics, group=group)
     parts = split_table(table, split, seed, stratify=estimator.task_type.stratified)
     parts = drop_unlabelled({name: parts[name] for name in ("train", "val")}, list(label))
@@ -114,7 +114,7 @@ def tune(
 
 
 def _print_trial(trial: TrialRecord) -> None:
-    """One line for each finished trial."""
+    """Print one line for each finished trial."""
     value = "" if trial.value is None else f"{trial.value:.4f}"
     words = {"complete": value, "pruned": f"{value}, stopped after {trial.epochs} epochs", "failed": trial.failure}
     start = " (the settings to start from)" if trial.is_start else ""

@@ -18,7 +18,7 @@ __all__ = ["DATASETS", "Conversion", "Dataset", "Publication", "Report", "Source
 
 
 class Dataset(Protocol):
-    """What the module of a data set defines."""
+    """The interface of a data set's module."""
 
     @property
     def convert(self) -> Callable[..., Conversion]:

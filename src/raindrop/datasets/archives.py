@@ -1,6 +1,6 @@
 """Read published files one by one from folders and archives.
 
-Nothing is unpacked to disk. A truncated archive is an error, never a shorter data set.
+Nothing is unpacked to disk. A truncated archive raises, and never gives a shorter data set.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def source_paths(source: Source) -> list[Path]:
 
 
 def skip_repeats(members: Iterable[Member], report: Report) -> Iterator[Member]:
-    """Each file name once. An identical second file is skipped and counted, a different one is an error."""
+    """Each file name once. An identical second file is skipped and counted, a different one raises."""
     seen: dict[str, tuple[bytes, str]] = {}
     for member in members:
         digest = hashlib.blake2b(member.content, digest_size=16).digest()

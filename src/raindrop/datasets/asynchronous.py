@@ -1,8 +1,8 @@
-"""Synthetic data with a planted directed graph: sensors on clocks of their own, with gaps and lagged influence.
+"""Synthetic data with a planted directed graph: each sensor has its own clock, with gaps and lagged influence.
 
 Along a planted edge u -> v, v follows u with a lag of some hours. Each sensor is read at irregular times that no other
-sensor shares, and is silent for hours now and then. `delayed_sensors` is one long series without labels;
-`delayed_samples` are many short ones, whose class says whether v follows the u that is measured.
+sensor shares, and is occasionally silent for hours. `delayed_sensors` is one long series without labels;
+`delayed_samples` are many short ones, whose class is whether v follows the measured u.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from raindrop.errors import ConfigError, check_seed
 from raindrop.table.event_table import EventTable
 
 STEP = 0.1  # hours
-MEMORY = 8.0  # hours after which a fluctuation has decayed to a third
+MEMORY = 8.0  # time constant of fluctuations, in hours
 OWN, NOISE = 0.55, 0.08  # standard deviations of a receiver's own fluctuations and of the reading error
 LAGS = (1.0, 4.0)  # hours, the shortest and the longest
 SAMPLE_LAGS = (0.5, 2.0)  # hours, in short samples
@@ -91,7 +91,7 @@ def delayed_samples(
     gaps: float = 0.15,
     seed: int = 0,
 ) -> PlantedGraph:
-    """Samples whose label says whether sensors follow each other, with `num_edges` planted edges between pairs.
+    """Samples whose label is whether sensors follow each other, with `num_edges` planted edges between pairs.
 
     Along an edge u -> v, v is |u + 0.3| as u was half an hour to two hours before, up to scale and noise; it correlates
     little with u. In samples of the class "coupled" it is the u that is measured, in the class "apart" an unobserved
@@ -144,7 +144,7 @@ def delayed_samples(
 
 
 class _Waves:
-    """A smooth random curve for each sample, about standard normal at every time."""
+    """A smooth random curve for each sample, approximately standard normal at every time."""
 
     def __init__(self, num_samples: int, rng: np.random.Generator, waves: int = 6):
         self.frequency = 2 * np.pi / rng.uniform(*PERIODS, (num_samples, waves))
@@ -160,7 +160,7 @@ class _Waves:
 def _clocks(
     num_samples: int, hours: float, interval: float, gaps: float, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Sample and time of each reading of one sensor: irregular, with a gap in each sample, in one of ten not at all."""
+    """Sample and time of each reading of one sensor: irregular, with a gap in each sample, missing in one of ten."""
     steps = rng.uniform(0.5, 1.5, (num_samples, int(2 * hours / interval))) * interval
     time = np.cumsum(steps, axis=1)
     start = rng.uniform(0, hours * (1 - gaps), (num_samples, 1))

@@ -45,7 +45,7 @@ class Report:
         self.read[noun] = self.read.get(noun, 0) + int(number)
 
     def total(self, reason: str, unit: str | None = None) -> int:
-        """How many items were counted for `reason`."""
+        """The number of items counted for `reason`."""
         return sum(n for (u, r), n in self.changes.items() if r == reason and unit in (None, u))
 
     def rows(self) -> list[tuple[str, str, int]]:
@@ -73,7 +73,7 @@ class Conversion:
     table: EventTable
     report: Report
     splits: Mapping[int, Split] | None = None
-    """Splits by number that keep the table's groups apart; None where the published splits, if any, apply instead."""
+    """Splits by number that keep the table's groups apart; None if the published splits, if any, apply instead."""
 
     @classmethod
     def from_table(cls, table: EventTable, report: Report, splits: Mapping[int, Split] | None = None) -> Conversion:
@@ -88,7 +88,7 @@ class Conversion:
     ) -> Path:
         """Write the table's folder, with the report as `conversion.json` and, if there are any, the splits.
 
-        `splits` are written where the conversion has none of its own. The folder appears when all files are complete.
+        `splits` are written if the conversion has none of its own. The folder appears when all files are complete.
         """
         beside: dict[str, Writer] = {"conversion.json": lambda path: write_json(path, self.report.to_dict())}
         chosen = splits if self.splits is None else self.splits
@@ -125,7 +125,7 @@ def concatenate(tables: Sequence[EventTable]) -> EventTable:
 
 
 def concatenate_by_number(tables: Sequence[EventTable]) -> EventTable:
-    """One table with samples in ascending order of their numeric ids, in which published splits count positions."""
+    """One table with samples in ascending order of their numeric ids, the order that published splits refer to."""
     table = concatenate(tables)
     return table[table.samples["sample"].cast(pl.Int64).arg_sort().to_numpy()]
 

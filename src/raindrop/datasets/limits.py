@@ -1,4 +1,4 @@
-"""How much an archive may hold: what a small file could blow up to is refused before it takes memory, disk or time."""
+"""Limits for archives: what a small file could expand to is rejected before it takes memory, disk or time."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ MAX_MEMBERS = 1_000_000
 MAX_MEMBER_BYTES = 2 << 30
 MAX_TOTAL_BYTES = 32 << 30
 MAX_RATIO = 200
-"""Unpacked to packed size; published text reaches about 30, an archive made to fill a disk about 1,000."""
+"""Unpacked to packed size; published text reaches about 30, a zip bomb about 1,000."""
 FREE_BYTES = 64 << 20
-"""Less than this may have any ratio."""
+"""Smaller archives may have any ratio."""
 MAX_DEPTH = 3
-"""Archives inside archives."""
+"""Maximum nesting of archives."""
 CHUNK = 1 << 20
 
 
 @dataclass
 class Budget:
-    """What has been read of one source so far."""
+    """What has been read from one source so far."""
 
     source: str
     packed: int
@@ -38,7 +38,7 @@ class Budget:
             raise self._error(path, f"it has more than {MAX_MEMBERS:,} entries")
 
     def announce(self, path: str, size: int) -> None:
-        """Refuse an entry by the size that its header gives, before it is read."""
+        """Reject an entry by the size in its header, before it is read."""
         if size > MAX_MEMBER_BYTES:
             raise self._error(path, f"an entry of {size:,} bytes is larger than {MAX_MEMBER_BYTES:,}")
         self._check(path, self.unpacked + size)

@@ -43,7 +43,7 @@ class Listing:
     prefix: str
     """Only paths with this prefix are downloaded; the rest of the path is the path in the output folder."""
     sha256: str | None = None
-    """What the list must say: `entries_checksum` of its files below the prefix. None accepts any list."""
+    """The expected `entries_checksum` of its files below the prefix. None accepts any list."""
 
 
 @dataclass(frozen=True)

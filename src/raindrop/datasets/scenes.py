@@ -1,6 +1,6 @@
 """Small synthetic tables that look like real ones: a ward with two sites, a machine, a city's measuring stations.
 
-For tutorials and tests: they are made within a second, and what determines them is known.
+For tutorials and tests: they are generated within a second, and the process behind them is known.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def ward(num_samples: int = 800, *, seed: int = 0) -> EventTable:
             count[south] = 0
         owner = np.repeat(np.arange(num_samples), count)
         time = rng.uniform(0, WARD_HOURS, len(owner))
-        usual = rng.normal(0, 0.7, num_samples)  # what is normal for this person
+        usual = rng.normal(0, 0.7, num_samples)  # the individual baseline
         severity = start[owner] + slope[owner] * time / WARD_HOURS
         value = mean + deviation * (effect * severity + usual[owner] + rng.normal(0, 0.7, len(owner)))
         frames.append(pl.DataFrame({"sample": ids[owner], "time": time.round(2), "sensor": name, "value": value}))

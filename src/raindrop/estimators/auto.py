@@ -1,8 +1,8 @@
-"""A first answer without knowing a name: few models within a time budget, ranked, and the best one saved.
+"""Automatic model selection: try a few models within a time budget, rank them and save the best one.
 
-Trees come first, so that there is an answer early; then the network, their blend, and a transformer, as far as the time
-allows. Whenever a model is the best so far, it replaces the one in the run's folder at once: stopped at any moment, the
-folder holds the best of the models that were complete.
+Trees are fitted first, so that there is a result early; then the network, a blend of both, and a transformer, as time
+allows. Whenever a model is the best so far, it replaces the one in the run's folder immediately: if the search is
+stopped at any moment, the folder holds the best model that was completed.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from raindrop.tasks.bootstrap import Interval, interval, resampled_counts
 from raindrop.training.progress import note
 
 QUICK_TREES: dict[str, Any] = {"rounds": 400, "learning_rate": 0.08, "patience": 20}
-FIRST_TREES = 20_000  # samples that the first trees learn from at most
-NETWORK_SHARE, TRANSFORMER_SHARE = 0.45, 0.8  # of all the time, and of what is left then
-SECONDS_PER_FIT = 30.0  # of the network; with less time for each, there are fewer folds
-MIN_SECONDS = 3.0  # of training a network once; with less time it is not tried
-RUN_FILES = ("model.json", "model.safetensors", "split.parquet", "ranking.json", "report.html")  # may be replaced
+FIRST_TREES = 20_000  # maximum number of training samples of the first trees
+NETWORK_SHARE, TRANSFORMER_SHARE = 0.45, 0.8  # of the total time, and of the time left at that point
+SECONDS_PER_FIT = 30.0  # for each fit of the network; with less time, there are fewer folds
+MIN_SECONDS = 3.0  # to train a network once; with less time left, it is skipped
+RUN_FILES = ("model.json", "model.safetensors", "split.parquet", "ranking.json", "report.html")  # may be overwritten
 SIMPLE_IMPUTERS = ("mean", "last", "linear", "nearest")
 
 
@@ -54,36 +54,36 @@ class Candidate:
 
 @dataclass(eq=False)
 class AutoResult:
-    """What was tried, the best of it, and how it was judged."""
+    """The models that were tried, the best one, and how they were scored."""
 
     guess: Guess
     metric: str
     """Title of the metric by which models are ranked."""
     lower_is_better: bool
     judged_on: str
-    """The samples or readings that models are ranked on, in words."""
+    """A description of the samples or readings that the models are ranked on."""
     candidates: list[Candidate] = field(default_factory=list)
     model: Any = None
     """The best model, fitted."""
     evaluated: tuple[Any, EventTable] | None = None
-    """A fitted model of this kind with samples that it has not seen, for a report."""
+    """For a report: a fitted model of this kind, and samples that it has not seen."""
     skipped: list[str] = field(default_factory=list)
     stopped: bool = False
-    """Whether it was interrupted."""
+    """Whether the search was interrupted."""
 
     @property
     def ranking(self) -> list[Candidate]:
-        """The best first."""
+        """The candidates, best first."""
         sign = 1 if self.lower_is_better else -1
         return sorted(self.candidates, key=lambda each: sign * each.metric.value)
 
     @property
     def best(self) -> Candidate | None:
-        """The best that can be chosen; None where none was finished."""
+        """The best eligible candidate; None if no model was completed."""
         return next((each for each in self.ranking if each.can_be_chosen), None)
 
     def frame(self) -> pl.DataFrame:
-        """One row per model, the best first: model, metric, low and high of its 95 % interval, seconds."""
+        """One row per model, best first: model, metric, low and high of its 95 % interval, seconds."""
         rows = [(c.name, c.metric.value, c.metric.low, c.metric.high, round(c.seconds, 1)) for c in self.ranking]
         return pl.DataFrame(rows, schema=["model", self.metric, "low", "high", "seconds"], orient="row")
 
@@ -104,15 +104,15 @@ def auto(
     threads: int | None = None,
     progress: bool = False,
 ) -> AutoResult:
-    """Try few models on a table within a time budget; the best is `result.model`, and is saved to `run` where given.
+    """Try a few models on a table within a time budget; the best is `result.model`, saved to `run` if given.
 
-    What is predicted follows from the label (`result.guess`): classes, several yes/no labels, quantities, or, without a
-    label, readings in gaps. Small tables and those of few groups are cross-validated where the time allows, from about
-    four minutes on; others have a random fifth of the samples, or groups, held out. Ctrl-C and SIGTERM end the search
-    with the best so far.
+    The label decides what is predicted (`result.guess`): classes, several yes/no labels, quantities, or, without a
+    label, readings in gaps. Small tables, and tables with few groups, are cross-validated if the budget allows it (from
+    about four minutes); otherwise a random fifth of the samples, or groups, is held out. Ctrl-C and SIGTERM end the
+    search with the best model so far.
     """
     if not 0 < minutes < float("inf"):
-        raise ConfigError(f"minutes={minutes}: the time budget is a positive number of minutes.")
+        raise ConfigError(f"minutes={minutes}: the time budget must be a positive number of minutes.")
     if run is not None:
         refuse_to_overwrite(Path(run))
     labels = (label,) if isinstance(label, str) else tuple(label or ())
@@ -129,7 +129,7 @@ def auto(
 
 
 class _Search:
-    """What both searches share: the clock, the list of candidates, and saving the best."""
+    """The parts that both searches share: the clock, the list of candidates, and saving the best model."""
 
     result: AutoResult
 
@@ -142,7 +142,7 @@ class _Search:
         return self.deadline - time.monotonic()
 
     def steps(self) -> Sequence[tuple[str, Callable[[], None]]]:
-        """What is tried, in this order."""
+        """The models to try, in this order."""
         raise NotImplementedError
 
     def search(self) -> AutoResult:
@@ -166,7 +166,7 @@ class _Search:
         note(self.options["progress"], f"skipping {name}: no time left")
 
     def add(self, candidate: Candidate) -> bool:
-        """Enter it; whether it is the best that can be chosen, which `save` then writes together with the ranking."""
+        """Add a candidate. True if it is the best eligible one so far; `save` then writes it along with the ranking."""
         self.result.candidates.append(candidate)
         is_best = self.result.best is candidate
         if not is_best and self.run is not None and (self.run / "model.json").exists():
@@ -174,13 +174,13 @@ class _Search:
         return is_best
 
     def about(self) -> dict[str, Any]:
-        """What the run's folder says of the search."""
+        """The description of the search that is stored in the run's folder."""
         ranking = [{"model": c.name, **vars(c.metric), "seconds": c.seconds} for c in self.result.ranking]
         about = {"task": vars(self.result.guess), "metric": self.result.metric, "judged_on": self.result.judged_on}
         return {**about, "ranking": ranking}
 
     def save(self, model: Estimator, parts: Mapping[str, EventTable] | None) -> None:
-        """Replace what the run's folder holds, atomically."""
+        """Replace the contents of the run's folder, atomically."""
         self.result.model = model
         if self.run is None:
             return
@@ -192,7 +192,7 @@ class _Search:
 
 
 class _SampleSearch(_Search):
-    """Models with one prediction per sample."""
+    """Search over models with one prediction per sample."""
 
     def __init__(
         self,
@@ -215,7 +215,7 @@ class _SampleSearch(_Search):
         self.networks: dict[int, SampleEstimator] = {}
 
     def estimator(self, model: str, **config: Any) -> SampleEstimator:
-        """Not fitted; train__minutes=1 stands for train.minutes=1."""
+        """An unfitted estimator; train__minutes=1 stands for train.minutes=1."""
         settings = {name.replace("__", "."): value for name, value in config.items()}
         options = dict(self.options, positive=self.positive)
         return make_estimator(self.guess.task, model, self.guess.labels, config=settings, **options)
@@ -230,7 +230,7 @@ class _SampleSearch(_Search):
         ]
 
     def constant(self) -> None:
-        """The same prediction for every sample: the bar that a model must clear."""
+        """The same prediction for every sample: the baseline that a model must beat."""
         predicted = []
         for fold in self.folds:
             learned = self.estimator("trees").learn_task(fold.training)
@@ -243,7 +243,7 @@ class _SampleSearch(_Search):
         self.candidate("trees", lambda at: self.estimator("trees", **config), cap=FIRST_TREES)
 
     def tree_settings(self) -> dict[str, Any]:
-        """Quick to grow, and with leaves that a small table can fill."""
+        """Settings that are quick to fit, with leaves that a small table can fill."""
         several = max(len(problem.outputs) for problem in self.task.boosting_problems())
         rounds = max(40, QUICK_TREES["rounds"] // several)
         return QUICK_TREES | {"rounds": rounds, "min_samples": min(30, max(2, len(self.table) // 20))}
@@ -279,10 +279,10 @@ class _SampleSearch(_Search):
         keep: dict[int, SampleEstimator] | None = None,
         networks: Mapping[int, SampleEstimator] | None = None,
     ) -> None:
-        """Fit on every fold and judge; where it is the best so far, fit on all samples if need be, and save.
+        """Fit and score on every fold; if it is the best so far, refit on all samples if necessary, and save.
 
-        cap: learn from this many samples at most. keep: collects the fitted models, by the number of their fold, for a
-        blend that takes them as its `networks`; the one on all samples comes after the last fold.
+        cap: maximum number of training samples. keep: collects the fitted models by fold number, for a blend that takes
+        them as its `networks`; the one fitted on all samples comes after the last fold.
         """
         started, predicted, fitted = time.monotonic(), [], []
 
@@ -314,14 +314,14 @@ class _SampleSearch(_Search):
         return best is None or self.task.metrics[self.metric].better(value.value, best.metric.value)
 
     def judge(self, predicted: Sequence[NDArray[Any]]) -> Interval:
-        """The metric over the unseen samples of all folds, with its interval."""
+        """The metric over the test samples of all folds, with its interval."""
         truth = np.concatenate([self.task.encode(fold.test) for fold in self.folds])
         names = [self.metric]
         return self.task.bootstrap(truth, np.concatenate(predicted), names, seed=self.options["seed"])[self.metric]
 
 
 class _ReadingsSearch(_Search):
-    """Imputers, judged on blocks of readings that are hidden from all of them."""
+    """Search over imputers, scored on blocks of readings that are hidden from all of them."""
 
     def __init__(self, table: EventTable, guess: Guess, minutes: float, run: Path | None, options: Mapping[str, Any]):
         super().__init__(minutes, run, options)
@@ -351,7 +351,7 @@ class _ReadingsSearch(_Search):
         compared = compare(imputer, self.visible, self.truth)
         error = np.abs(compared.error) / compared.scale
         owner = np.unique(compared.queries.sample, return_inverse=True)[1]
-        if owner.max() < 9:  # too few samples to draw from: draw readings
+        if owner.max() < 9:  # too few samples to resample: resample readings instead
             owner = np.arange(len(error))
         total, count = np.bincount(owner, error), np.bincount(owner).astype(float)
         drawn = [

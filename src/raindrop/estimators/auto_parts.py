@@ -1,4 +1,4 @@
-"""The folds on which models are tried, and ending a search early."""
+"""The folds on which models are compared, and stopping a search early."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ MAX_FOLDS = 5
 
 @dataclass(frozen=True)
 class Fold:
-    """Samples to learn from, to validate on (None: the estimator holds some out), and to judge on."""
+    """Samples to train on, to validate on (None: the estimator holds some out), and to test on."""
 
     training: EventTable
     validation: EventTable | None
     test: EventTable
 
     def parts(self) -> dict[str, EventTable]:
-        """By the names that a run's split has."""
+        """The tables by split name."""
         named = {"train": self.training, "val": self.validation, "test": self.test}
         return {name: part for name, part in named.items() if part is not None}
 
 
 def make_folds(table: EventTable, task: Task, seed: int, most: int = MAX_FOLDS) -> tuple[list[Fold], str]:
-    """One hold-out split of a large table; otherwise folds, with groups kept together. And a sentence about them.
+    """One hold-out split of a large table, otherwise folds that keep groups together; and a description of them.
 
-    With fewer than two as the `most` folds there is time for, small tables have a hold-out split too, if they can.
+    If there is time for fewer than two folds (`most`), small tables also get a hold-out split, if possible.
     """
     strata = task.strata(task.encode(table))
     groups = None if table.roles.group is None else group_or_own_codes(table.samples[table.roles.group])
@@ -70,7 +70,7 @@ def make_folds(table: EventTable, task: Task, seed: int, most: int = MAX_FOLDS) 
 
 
 def _with_known_classes(fold: Fold, task: Task) -> Fold:
-    """Without samples to validate or to judge on whose class training does not have."""
+    """The fold without validation and test samples whose class does not occur in training."""
     if not isinstance(task, Classification):
         return fold
     known = fold.training.labels
@@ -81,7 +81,7 @@ def _with_known_classes(fold: Fold, task: Task) -> Fold:
 
 
 def aligned(predicted: NDArray[Any], own: Task, whole: Task) -> NDArray[Any]:
-    """Probabilities of a model that may not know every class, with a column for each class of the whole table."""
+    """Probabilities of a model that may lack some classes, with one column for each class of the whole table."""
     if not isinstance(own, Classification) or not isinstance(whole, Classification):
         return predicted
     columns = [[str(name) for name in whole.classes].index(str(name)) for name in own.classes]
@@ -92,7 +92,7 @@ def aligned(predicted: NDArray[Any], own: Task, whole: Task) -> NDArray[Any]:
 
 @contextmanager
 def stop_signals() -> Iterator[None]:
-    """Within the block SIGTERM ends as Ctrl-C does: with a KeyboardInterrupt. Only a main thread can ask for that."""
+    """Inside the block, SIGTERM raises KeyboardInterrupt, as Ctrl-C does. Has no effect outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

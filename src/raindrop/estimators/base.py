@@ -1,7 +1,7 @@
 """What all estimators share: settings, fitting, saving and loading.
 
-An estimator keeps its arguments as they came (scikit-learn's convention); what it learned ends in an underscore. Each
-subclass says which task it fits, what the model is trained on, and what is made of its scores.
+An estimator stores its arguments unchanged (scikit-learn's convention); fitted attributes end in an underscore. Each
+subclass defines the task, the data the model is trained on, and how scores become predictions.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from raindrop.training.progress import note
 from raindrop.training.scoring import scores_of
 from raindrop.version import VERSION
 
-SOFT_TARGETS = "soft_targets.safetensors"  # in a run's folder: what its trees predicted, kept for a resumed run
-LENGTH_SETTINGS = ("epochs", "min_steps", "patience", "minutes")  # of a run; they may change when it is resumed
+SOFT_TARGETS = "soft_targets.safetensors"  # in a run's folder: predictions of its trees, kept for resuming
+LENGTH_SETTINGS = ("epochs", "min_steps", "patience", "minutes")  # these may change when a run is resumed
 
 
 class Estimator(Settings, ABC):
@@ -56,50 +56,50 @@ class Estimator(Settings, ABC):
     notes_: dict[str, Any]
     split_checksum_: str | None
     reference_: Reference | None = None
-    """How readings and scores were distributed in training (`raindrop monitor`); None of a model saved without."""
+    """Distribution of readings and scores in training (`raindrop monitor`); None for a model saved without it."""
     soft_targets_file: Path | None = None
-    """Where soft targets are kept for other fits on the same samples, as in a search; None is the run's folder."""
+    """Where soft targets are kept for other fits on the same samples, as in a search; None: in the run's folder."""
     split_: RunSplit | None
-    """Which samples it was trained on; None where they cannot be told apart, such as windows of one series, and of a
-    saved model without its split."""
+    """The samples it was trained on; None if they have no identity, such as windows of one series, or if a saved model
+    has lost its split."""
 
     # ---------------------------------------------------------------- what a subclass provides
 
     @abstractmethod
     def learn_task(self, table: EventTable) -> Task:
-        """The task, with what it needs to know of the training table."""
+        """The task, including what it learns from the training table."""
 
     @abstractmethod
     def _training_source(self, table: EventTable) -> BatchSource:
-        """What the model is trained on."""
+        """The batches that the model is trained on."""
 
     @abstractmethod
     def _validation_source(self, table: EventTable) -> BatchSource:
-        """What the epoch is chosen by, with its truth."""
+        """The batches, with targets, that the best epoch is chosen on."""
 
     def _own_parts(self, training: EventTable, held_out: EventTable | None) -> Mapping[str, EventTable] | None:
-        """The split of a run that was given none."""
+        """The split of a run that was not given one."""
         return None
 
     def _check_network(self, network: Estimator | None, held_out: EventTable | None) -> None:
-        """Raise where a network that is given instead of being trained does not fit."""
+        """Raise if a pre-trained network does not match this estimator."""
 
     def _calibrate(self, truth: NDArray[Any], predicted: NDArray[Any], source: BatchSource) -> None:
-        """Learn from truth and predictions of the validation source, once the model is trained."""
+        """Calibrate on targets and predictions of the validation source, after training."""
 
     def _forget_calibration(self) -> None:
-        """As `_calibrate` without validation samples."""
+        """Reset the calibration; called instead of `_calibrate` when there are no validation samples."""
 
     def _calibrated(self, predicted: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Predictions as the calibration changes them."""
+        """Apply the calibration to predictions."""
         return predicted
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """What the subclass saves beside the model: JSON values, and arrays."""
+        """What the subclass saves in addition to the model: JSON values, and arrays."""
         return {}, {}
 
     def _restore_state(self, content: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        """Take back what `_state` gave."""
+        """Restore what `_state` returned."""
 
     # ---------------------------------------------------------------- fitting
 
@@ -117,7 +117,7 @@ class Estimator(Settings, ABC):
         network: Estimator | None = None,
         start_from: Estimator | None = None,
     ) -> Self:
-        """Train on `training`, choose the epoch on `held_out` where there is any, and save to the run's folder."""
+        """Train on `training`, choose the epoch on `held_out` if there is any, and save to the run's folder."""
         entry, model_config, train_config = self._configs()
         device = resolve_device(self.device)
         folder = None if run is None else Path(run)
@@ -154,7 +154,7 @@ class Estimator(Settings, ABC):
         within_run = nullcontext() if folder is None or distributed.rank() else run_folder(folder)
         with within_run, _without_leftovers(folder), limit_threads(self.threads):
             if folder is not None and resume and distributed.rank() == 0:
-                refuse_other_run(folder, lineage)  # again: another run may have ended there just now
+                refuse_other_run(folder, lineage)  # again: another run may have finished there in the meantime
             distributed.wait()
             if isinstance(self.model_, DirectModel):
                 self._refuse_train_settings(train_config, tensorboard or bool(callbacks))
@@ -173,7 +173,7 @@ class Estimator(Settings, ABC):
                         kept = self.soft_targets_file or (None if folder is None else folder / SOFT_TARGETS)
                         kept = None if distributed.rank() else kept
                         weight, seed = train_config.soft_targets, int(self.seed)
-                        # They depend on the samples and the seed, and on no setting of the network.
+                        # Soft targets depend on the samples and the seed, but on no setting of the network.
                         about = [seed, VERSION, self.task_.to_dict(), self.data_, training.fingerprint]
                         data = content_checksum(about)
                         mixed = soft_targets(learned_from, self._spec(), weight, seed, self.progress, kept, data)
@@ -210,14 +210,14 @@ class Estimator(Settings, ABC):
 
     @staticmethod
     def _check_run(run: str | os.PathLike[str] | None, resume: bool) -> None:
-        """Raise where a run cannot be written or resumed, before anything is written."""
+        """Raise if a run cannot be written or resumed, before anything is written."""
         if resume and run is None:
             raise ConfigError("resume continues the run in a folder; give it with run='FOLDER'.")
         if run is not None and not resume:
             refuse_to_overwrite(Path(run))
 
     def _require_validation(self, held_out: EventTable | None) -> None:
-        """Raise where the subclass needs validation samples and there are none."""
+        """Raise if the subclass needs validation samples and there are none."""
 
     def _require_fitted(self) -> None:
         if not hasattr(self, "model_"):
@@ -226,7 +226,7 @@ class Estimator(Settings, ABC):
             )
 
     def _identity(self, held_out: EventTable | None, data: Estimator | None = None, *, resumable: bool = False) -> str:
-        """Identifies what is trained on what; `resumable` leaves out for how long, so that a run can be extended."""
+        """A hash of model, settings and data; `resumable` leaves out the training length, so that a run can grow."""
         config = self.resolved()
         if resumable:
             config["train"] = {name: value for name, value in config["train"].items() if name not in LENGTH_SETTINGS}
@@ -236,7 +236,7 @@ class Estimator(Settings, ABC):
         return content_checksum([described, VERSION, fitted.task_.to_dict(), fitted.data_, fingerprint])
 
     def _adopt(self, start: Estimator, training: EventTable) -> None:
-        """Take over what the weights of `start` were trained with: classes, scaling, time unit and window."""
+        """Take over from `start` what its weights depend on: classes, scaling, time unit and window."""
         start._require_fitted()
         mine, its = self.resolved()["model"], start.resolved()["model"]
         other = [name for name in mine if mine[name] != its.get(name)]
@@ -268,7 +268,7 @@ class Estimator(Settings, ABC):
     # ---------------------------------------------------------------- saving
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write the fitted model to a new folder: safetensors and JSON, nothing that can run."""
+        """Write the fitted model to a new folder as safetensors and JSON, which contain no executable code."""
         if not hasattr(self, "model_"):
             raise NotFittedError("This estimator is not fitted yet, so there is nothing to save.")
         with atomic_folder(folder) as partial:
@@ -302,14 +302,14 @@ class Estimator(Settings, ABC):
 
     @classmethod
     def _restored(cls, about: Mapping[str, Any], **options: Any) -> Self:
-        """An estimator with the arguments of the saved one, not fitted."""
+        """An unfitted estimator with the arguments of the saved one."""
         return cls(about["model"], **options)
 
     @classmethod
     def _restore(
         cls, about: Mapping[str, Any], tensors: Mapping[str, Tensor], task: Task, split: RunSplit | None = None
     ) -> Self:
-        """The estimator that `_write` described."""
+        """The estimator that `_write` saved."""
         check_description(about)
         if not all(isinstance(label, str) for label in task.labels):
             raise ValueError("labels have names")
@@ -336,7 +336,7 @@ class Estimator(Settings, ABC):
             if about.get("reference") is not None
             else None
         )
-        with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced; leave no trace of the draw
+        with torch.random.fork_rng(devices=[]):  # these weights are overwritten; keep the global random state
             self.model_ = entry.model(model_config, self._spec())
         self.model_.load_state_dict(groups["model"])
         self.model_.eval()
@@ -345,7 +345,7 @@ class Estimator(Settings, ABC):
 
 @contextmanager
 def _without_leftovers(folder: Path | None) -> Iterator[None]:
-    """Where training fails before its first checkpoint there is nothing to resume, so nothing is kept."""
+    """If training fails before its first checkpoint, there is nothing to resume, so delete what was written."""
     try:
         yield
     except TrainingError:

@@ -28,7 +28,7 @@ PURPOSES: dict[Purpose, str] = {
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """A model as a person chooses it."""
+    """One model with its description, presets and settings."""
 
     name: str
     purpose: Purpose
@@ -37,11 +37,11 @@ class CatalogueEntry:
 
     @property
     def presets(self) -> list[str]:
-        """Their names, the default first."""
+        """The names of the presets, the default first."""
         return sorted(self.entry.presets, key=lambda name: name != "tuned")
 
     def settings(self, preset: str = "tuned") -> list[Setting]:
-        """Every setting with its value in this preset; a model that is not trained by gradients has few of 'train'."""
+        """Every setting with its value in this preset; a model not trained by gradients has few settings in 'train'."""
         if preset not in self.entry.presets:
             raise ConfigError(f"Model '{self.name}' has no preset '{preset}': {suggest(preset, self.entry.presets)}")
         sections = {name: configs.split_sections(content) for name, content in self.entry.presets.items()}
@@ -56,7 +56,7 @@ class CatalogueEntry:
 
 
 def catalogue() -> list[CatalogueEntry]:
-    """Every model, in the order in which it is shown."""
+    """Every model, in display order."""
     tables: list[tuple[Purpose, Mapping[str, Entry], Mapping[str, Description]]] = [
         ("samples", MODELS, MODEL_DESCRIPTIONS),
         ("readings", QUERY_MODELS, QUERY_MODEL_DESCRIPTIONS),
@@ -69,7 +69,7 @@ def catalogue() -> list[CatalogueEntry]:
 
 
 def find_model(name: str, purpose: Purpose | None = None) -> CatalogueEntry:
-    """The model of this name; of two with the same name, the one for samples unless `purpose` says otherwise."""
+    """The model of this name; if there are two, the one for samples unless `purpose` says otherwise."""
     candidates = [each for each in catalogue() if purpose in (None, each.purpose)]
     for each in candidates:
         if each.name == name:
@@ -78,14 +78,14 @@ def find_model(name: str, purpose: Purpose | None = None) -> CatalogueEntry:
 
 
 def format_value(value: Any) -> str:
-    """As one writes it after `--set NAME=`."""
+    """The value as written after `--set NAME=`."""
     if value is None or isinstance(value, bool):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def markdown() -> str:
-    """The page docs/models.md."""
+    """The text of docs/models.md."""
     lines = [
         "# Models, presets and settings",
         "",

@@ -1,4 +1,4 @@
-"""Class graphs of a fitted imputer or forecaster. It never saw a label: only the comparison does."""
+"""Class graphs of a fitted imputer or forecaster. Labels are used only for the comparison, never in training."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def class_graphs(
 ) -> ClassGraphs:
     """The graph of each class of a labelled table and their differences.
 
-    models: the fitted one, then others of other seeds. hiding: which readings are hidden, for `sender_effects`.
+    models: the fitted model, then models with other seeds. hiding: which readings to hide, for `sender_effects`.
     """
     table = labelled_samples(require_table(X, "class_graphs"))
     effects = [each.sender_effects(table, seed=seed + at, **hiding) for at, each in enumerate(models)]
@@ -42,7 +42,7 @@ def compare_effects(
     permutations: int | None = None,
     seed: int = 0,
 ) -> ClassGraphs:
-    """The same from the effects of a model, and of others with other seeds, on the samples of `labelled_samples`."""
+    """As `class_graphs`, from the effects of a model and of models with other seeds on the `labelled_samples`."""
     own, labels = effects[0], np.asarray(table.labels)
     if any(each.sensors != own.sensors for each in effects):
         raise ConfigError("Models with other seeds must be trained on the same sensors.")

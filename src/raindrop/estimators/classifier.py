@@ -25,17 +25,17 @@ from raindrop.tasks.threshold import CostRatio, Rule, Sensitivity, Threshold, ch
 
 
 class Classifier(ClassifierMixin, SampleEstimator):  # type: ignore[misc]
-    """Predict one of several classes, by any model of the library.
+    """Predict one of several classes, with any model of the library.
 
-    model: its name; preset: "paper" (as published), "tuned" (the best we know) or, for Raindrop, "graph" (for looking
-    at the sensor graph); config: changes to the preset, such as {"train.epochs": 5, "model.hidden": 64}; label: the
-    column of the samples table to predict, the table's own where not given; positive: of two classes the one that
-    AUROC, AUPRC and the reliability curve are about, the last in sorted order where not given; class_weight:
-    "balanced", or a weight for each class; calibrate: fit probabilities to the validation samples, by a "temperature"
-    or by "isotonic" regression; threshold: from which probability on the positive class is predicted, chosen on the
-    validation samples by rd.Sensitivity(0.9) or rd.CostRatio(10), or a number; by default the most probable class is
-    predicted; unknown_sensors: "error", or "ignore" readings of sensors that were never read in
-    training; device: "cpu", "cuda", "mps" or "auto"; threads: how many to compute with, one unless OMP_NUM_THREADS or
+    model: its name; preset: "paper" (as published), "tuned" (our best settings) or, for Raindrop, "graph" (for
+    inspecting the sensor graph); config: changes to the preset, such as {"train.epochs": 5, "model.hidden": 64}; label:
+    the column of the samples table to predict, by default the table's label; positive: of two classes, the one that
+    AUROC, AUPRC and the reliability curve refer to, by default the last in sorted order; class_weight: "balanced", or a
+    weight for each class; calibrate: calibrate probabilities on the validation samples, by "temperature" scaling or
+    "isotonic" regression; threshold: the probability from which the positive class is predicted, a number, or a rule
+    that chooses it on the validation samples: rd.Sensitivity(0.9) or rd.CostRatio(10); by default the most probable
+    class is predicted; unknown_sensors: "error", or "ignore" to skip readings of sensors that had no reading in
+    training; device: "cpu", "cuda", "mps" or "auto"; threads: the number of CPU threads, one unless OMP_NUM_THREADS or
     torch say otherwise; progress: show progress bars.
     """
 
@@ -80,7 +80,7 @@ class Classifier(ClassifierMixin, SampleEstimator):  # type: ignore[misc]
         return self.predictions(X)
 
     def predict(self, X: EventTable) -> NDArray[Any]:
-        """The most probable class of each sample; with a threshold, the positive one from that probability on."""
+        """The most probable class of each sample; with a threshold, the positive class from that probability on."""
         probability = self.predict_proba(X)
         predicted: NDArray[Any] = self.classes_[self.task_.decide(probability)]
         return predicted
@@ -91,12 +91,12 @@ class Classifier(ClassifierMixin, SampleEstimator):  # type: ignore[misc]
             return np.log(self.predict_proba(X))
 
     def confusion(self, X: EventTable) -> ConfusionMatrix:
-        """How many samples of each class of a labelled table are predicted as which."""
+        """How many samples of each class of a labelled table are predicted as each class."""
         truth = self.truth(self._nonempty(X))
         return self.task_.confusion(truth, self.predictions(X))
 
     def choose_threshold(self, X: EventTable, rule: Rule | None) -> Threshold | None:
-        """Choose the decision threshold anew, on a labelled table that the model has not seen; None removes it."""
+        """Choose a new decision threshold on a labelled table that the model has not seen; None removes it."""
         truth = self.truth(self._nonempty(X))
         self.threshold = rule
         self._check_arguments()
@@ -106,45 +106,45 @@ class Classifier(ClassifierMixin, SampleEstimator):  # type: ignore[misc]
     def predict_sets(self, X: EventTable, coverage: float = 0.9, *, by_class: bool = False) -> NDArray[np.bool_]:
         """(samples, classes): a set of classes for each sample that contains the true one with this probability.
 
-        A set of several classes, or of none, means that the model cannot tell. By class, `coverage` holds for the
-        samples of each class, however rare it is, instead of for all together. docs/uncertainty.md has the conditions.
+        A set with several classes, or none, means that the model is undecided. With `by_class`, `coverage` holds for
+        the samples of each class, however rare, and not only overall. docs/uncertainty.md states the conditions.
         """
         return self._sets(self.predict_proba(X), coverage, by_class)
 
     def predict_table(
         self, X: EventTable, *, coverage: float | None = None, by_class: bool = False
     ) -> ClassPredictions:
-        """Sample ids with the probability of every class; with `coverage` also sets, and where to abstain."""
+        """Sample ids with the probability of every class; with `coverage` also prediction sets, and when to abstain."""
         if coverage is None and by_class:
-            raise ConfigError("by_class says which coverage is meant, so it needs one, for example coverage=0.9.")
+            raise ConfigError("by_class needs a coverage, for example coverage=0.9.")
         probability = self.predict_proba(X)
         sets = None if coverage is None else self._sets(probability, coverage, by_class)
         return ClassPredictions(X.ids, self.classes_, probability, sets, self.task_.decide(probability))
 
     def score(self, X: EventTable, y: ArrayLike | None = None, sample_weight: Any = None) -> float:
-        """Accuracy, as scikit-learn's classifiers have it; `evaluate` has the other metrics."""
+        """Accuracy, as for scikit-learn's classifiers; `evaluate` returns the other metrics."""
         table = self._labelled(self._nonempty(X)) if y is None else self._nonempty(X).with_labels(y)
         truth, predicted = comparable(table.labels, self.predict(X))
         return float(np.average(predicted == truth, weights=sample_weight))
 
     @property
     def classes_(self) -> NDArray[Any]:
-        """The classes, in the order of the columns of `predict_proba`; of two the positive one is the last."""
+        """The classes, in the order of the columns of `predict_proba`; of two classes, the positive one is last."""
         return self.task_.classes
 
     @property
     def positive_(self) -> Any:
-        """Of two classes, the one that AUROC, AUPRC and the reliability curve are about; None of more."""
+        """Of two classes, the one that AUROC, AUPRC and the reliability curve refer to; None if there are more."""
         return self.task_.positive
 
     @property
     def positive_code_(self) -> int | None:
-        """The position in `classes_` of the positive class; None where there are more than two."""
+        """The position of the positive class in `classes_`; None if there are more than two classes."""
         return None if self.positive_ is None else 1
 
     @property
     def label_(self) -> str:
-        """The column of the samples table that was learned."""
+        """The column of the samples table that the model predicts."""
         return self.task_.label
 
     def _sets(self, probability: NDArray[np.float32], coverage: float, by_class: bool) -> NDArray[np.bool_]:
@@ -162,7 +162,9 @@ class Classifier(ClassifierMixin, SampleEstimator):  # type: ignore[misc]
 
     def _check_arguments(self) -> None:
         if not isinstance(self.label, str | None):
-            raise ConfigError("label: a class is one column; several are for multi-label tasks and regression.")
+            raise ConfigError(
+                "label: a classifier predicts one column; use a MultiLabelClassifier or a Regressor for several."
+            )
         if self.calibrate not in METHODS:
             raise ConfigError(f"Unknown calibration '{self.calibrate}': {suggest(str(self.calibrate), METHODS)}")
         check_rule(self.threshold)
@@ -183,7 +185,7 @@ class Classifier(ClassifierMixin, SampleEstimator):  # type: ignore[misc]
         return replace(table, samples=table.samples.with_columns(table.samples["label"].alias(self.label)))
 
     def _labelled(self, table: EventTable) -> EventTable:
-        """With the label that was named, or learned, where the table does not say which column is its label."""
+        """The table with the given, or learned, label column if the table itself does not name one."""
         if self.label is not None:
             return table.with_roles(label=self.label)
         known = self.task_.label if hasattr(self, "task_") else None
@@ -191,7 +193,7 @@ class Classifier(ClassifierMixin, SampleEstimator):  # type: ignore[misc]
         return table.with_roles(label=known) if named else table
 
     def _split_off(self, table: EventTable, share: float) -> tuple[EventTable, EventTable]:
-        """Every class stays in training; the samples of a class too rare to spare one are not held out."""
+        """Training and validation samples. Every class stays in training; a class too rare to share is not held out."""
         table = self._labelled(table)
         try:
             training, held_out = table.split((1 - share, share), seed=self.seed)
@@ -237,7 +239,7 @@ class Classifier(ClassifierMixin, SampleEstimator):  # type: ignore[misc]
     def _calibrate(self, truth: NDArray[Any], predicted: NDArray[Any], source: BatchSource) -> None:
         """Fit the calibration on half of the validation samples and the sets on the other half.
 
-        Sets that were fitted on the samples that calibrated the probabilities would contain the truth too rarely.
+        Prediction sets fitted on the same samples as the calibration would contain the true class too rarely.
         """
         first = second = np.arange(len(truth))
         if self.calibrate != "none":

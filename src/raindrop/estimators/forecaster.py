@@ -27,10 +27,10 @@ LARGEST = float(np.finfo(np.float64).max)  # whole numbers can be larger
 
 
 class Forecaster(ReadingsEstimator):
-    """Forecast: the value of any sensor up to `horizon` after a cutoff, from the readings before it alone.
+    """Forecast the value of any sensor up to `horizon` after a cutoff, from the readings before it only.
 
     cutoff: the time at which forecasts are made, a number for all samples or the name of a column of the samples table;
-    the last reading of each sample where not given. Readings after it are never seen. The other arguments are those of
+    by default the last reading of each sample. Readings after it are never seen. The other arguments are those of
     `Imputer`.
     """
 
@@ -60,7 +60,7 @@ class Forecaster(ReadingsEstimator):
         self.progress = progress
 
     def cutoffs(self, X: EventTable) -> NDArray[np.float64]:
-        """(samples,) the time after which nothing is seen, in the table's unit."""
+        """(samples,) the cutoff of each sample, in the table's time unit; later readings are not seen."""
         if self.cutoff is None:
             return spans(X)[1]
         if isinstance(self.cutoff, str):
@@ -77,9 +77,9 @@ class Forecaster(ReadingsEstimator):
         return np.full(len(X), float(self.cutoff) * factor)
 
     def graphs(self, X: EventTable, *, seed: int = 0) -> SensorGraphs:
-        """For each sample, and each window of a long one: how much worse v is forecast without the readings of u.
+        """For each sample, or each window of a long one: how much worse v is forecast without the readings of u.
 
-        Judged by the readings up to one horizon after the cutoff; without a cutoff, by the last horizon of each sample.
+        Scored on the readings up to one horizon after the cutoff; without a cutoff, on the last horizon of each sample.
         """
         return self.sender_effects(X, seed=seed).graphs()
 
@@ -88,8 +88,7 @@ class Forecaster(ReadingsEstimator):
     ) -> SenderEffects:
         """Errors of forecasts with all sensors and without each of them.
 
-        At most `max_hidden` readings are predicted. progress: called with the number of sensors that are done, and of
-        all.
+        At most `max_hidden` readings are predicted. progress: called with the number of sensors done and the total.
         """
         self._require_fitted()
         table = require_table(X, "sender_effects")
@@ -110,7 +109,7 @@ class Forecaster(ReadingsEstimator):
         """The graph of each class of a labelled table, and how they differ: edges with a q-value of at most `q`.
 
         Labels were never seen in training; they are permuted over samples, or over whole groups where the table has
-        them. other_seeds: forecasters of other seeds; an edge that does not recur in each of them is left out.
+        them. other_seeds: forecasters trained with other seeds; an edge that does not recur in all of them is left out.
         """
         models = (self, *other_seeds)
         return class_graphs(models, X, q=q, permutations=permutations, seed=seed)
@@ -126,17 +125,17 @@ class Forecaster(ReadingsEstimator):
             or not 0 < self.horizon <= LARGEST
         ):
             raise ConfigError(
-                f"horizon={self.horizon!r}: how far to forecast is a positive number in the table's unit."
+                f"horizon={self.horizon!r}: the horizon must be a positive number in the table's time unit."
             )
         if isinstance(self.cutoff, (int, float)) and not abs(self.cutoff) <= LARGEST:
-            raise ConfigError(f"cutoff={self.cutoff!r}: a finite time, the name of a column, or None.")
+            raise ConfigError(f"cutoff={self.cutoff!r}: must be a finite time, the name of a column, or None.")
 
     def _horizon(self) -> float | None:
         return float(self.horizon)
 
     def _gaps(self, table: EventTable) -> Gaps:
-        """With cutoffs drawn at random, half of them at the cutoff where it is one number."""
-        self.cutoffs(table)  # an error where its column is missing
+        """Random cutoffs; half of them at the fixed cutoff if it is a number."""
+        self.cutoffs(table)  # raises if its column is missing
         fixed = None if self.cutoff is None or isinstance(self.cutoff, str) else float(self.cutoff)
         return Gaps.learn(table, self.interval_, horizon=float(self.horizon), cutoff=fixed, seed=int(self.seed))
 
@@ -157,7 +156,7 @@ class Forecaster(ReadingsEstimator):
         return queries
 
     def _checked_truth(self, queries: QueryTable) -> QueryTable:
-        """After the cutoff; what lies before would be predicted from what follows it."""
+        """Raise unless all lie after the cutoff: earlier readings would be predicted from later ones."""
         cutoff = self.cutoffs(queries.table)[queries.sample]
         queries.require(
             queries.time > cutoff,

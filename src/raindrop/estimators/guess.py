@@ -1,4 +1,4 @@
-"""What to predict from a table, from its label columns: classes, yes/no labels, quantities, or readings."""
+"""Choose the task from a table's label columns: classes, yes/no labels, quantities, or readings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MIN_LABELLED = 20
 
 @dataclass(frozen=True)
 class Guess:
-    """What is predicted, and why."""
+    """The task, its label columns, and the reason for the choice."""
 
     task: str
     labels: tuple[str, ...]
@@ -30,7 +30,7 @@ class Guess:
 
 
 def guess_task(table: EventTable, labels: Sequence[str] = (), task: str | None = None) -> Guess:
-    """The task of these label columns, or of the table's own; `task` is taken as it is."""
+    """The task of these label columns, or of the table's label; a given `task` is used as it is."""
     names = tuple(labels) or ((table.roles.label,) if table.roles.label else ())
     for name in names:
         require_columns(table.samples, {"label": name}, "samples")
@@ -48,7 +48,7 @@ def guess_task(table: EventTable, labels: Sequence[str] = (), task: str | None =
             return Guess("regression", names, f"{len(names)} quantities")
         wrong = next(c.name for c in columns if not (_is_yes_or_no(c) or c.dtype.is_numeric()))
         raise ConfigError(
-            f"Several labels are all yes/no or all numbers; '{wrong}' is neither. Give one label, or name the task."
+            f"Several labels must be all yes/no or all numbers; '{wrong}' is neither. Give one label, or name the task."
         )
     (column,) = columns
     known = column.drop_nulls()
@@ -71,7 +71,7 @@ def guess_task(table: EventTable, labels: Sequence[str] = (), task: str | None =
 
 
 def labelled_part(table: EventTable, guess: Guess) -> EventTable:
-    """The samples with a known label, and for classes those whose class has at least two samples."""
+    """The samples with a known label; for classification, only classes with at least two samples."""
     if not guess.labels:
         return table
     columns = [missing_to_null(table.samples[name]) for name in guess.labels]

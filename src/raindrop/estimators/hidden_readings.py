@@ -1,4 +1,4 @@
-"""Hide readings of a table, predict them and compare: what is hidden, and how far predictions are off."""
+"""Hide readings of a table, predict them, and compare the predictions with the true values."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from raindrop.table.hide import hold_out_blocks, hold_out_future, hold_out_readi
 from raindrop.table.queries import QueryTable, spans
 from raindrop.table.time_columns import SECONDS
 
-BLOCK = 12  # typical intervals: the length of a block where none is given
+BLOCK = 12  # default length of a block, in typical intervals
 COVERAGES = (0.8, 0.95)
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """Readings that are hidden."""
+    """A set of hidden readings."""
 
     title: str
-    """What is hidden, in words."""
+    """A description of what is hidden."""
     visible: EventTable
     truth: pl.DataFrame
     """The hidden readings: sample, time, sensor, value."""
 
 
 def with_known_sensors(estimator: ReadingsEstimator, table: EventTable) -> EventTable:
-    """The table with the sensors of training alone; where others are read, an error unless they are ignored."""
+    """The table with only the sensors seen in training; readings of other sensors raise unless they are ignored."""
     codes = estimator.scaler_.sensor_codes(table, ignore_unknown=estimator.unknown_sensors == "ignore")
     known = codes[table.sensor[table.rows()]] >= 0
     return table if known.all() else table.where(known)
 
 
 def typical_block(estimator: ReadingsEstimator, table: EventTable) -> float:
-    """How long a block is hidden where no length is given, in the table's unit."""
+    """The default length of a hidden block, in the table's time unit."""
     return float(f"{BLOCK * float(np.median(intervals_of(estimator, table))):.3g}")
 
 
 def intervals_of(estimator: ReadingsEstimator, table: EventTable) -> NDArray[np.float64]:
-    """(sensors of training,) the typical time between two readings, in the table's unit."""
+    """(sensors of training,) the typical time between two readings, in the table's time unit."""
     return estimator.interval_ * (SECONDS[estimator.time_unit_] / SECONDS[table.time_unit])
 
 
@@ -60,7 +60,7 @@ def hide_in_gaps(
     sensors: Sequence[float] = (),
     seed: int = 0,
 ) -> Iterator[Scenario]:
-    """Single readings, blocks and whole sensors hidden; one of each where none is given."""
+    """Hide single readings, blocks, or whole sensors; one scenario of each if nothing is given."""
     if not (readings or blocks or sensors):
         readings, blocks, sensors = (0.1,), (typical_block(imputer, table),), (0.1,) if len(table.sensors) > 1 else ()
     for share in readings:
@@ -72,14 +72,14 @@ def hide_in_gaps(
 
 
 def horizon_of(forecaster: Forecaster, table: EventTable) -> float:
-    """The forecaster's horizon in the table's unit."""
+    """The forecaster's horizon in the table's time unit."""
     return float(forecaster.horizon) * SECONDS[forecaster.time_unit_] / SECONDS[table.time_unit]
 
 
 def with_cutoffs(forecaster: Forecaster, table: EventTable) -> tuple[EventTable, NDArray[np.float64]]:
     """The samples with a reading up to the cutoff, and (samples,) their cutoffs.
 
-    Where the forecaster has no cutoff, each sample is cut one horizon before its last reading.
+    If the forecaster has no cutoff, each sample is cut one horizon before its last reading.
     """
     first, last = spans(table)
     cutoff = last - horizon_of(forecaster, table) if forecaster.cutoff is None else forecaster.cutoffs(table)
@@ -92,7 +92,7 @@ def with_cutoffs(forecaster: Forecaster, table: EventTable) -> tuple[EventTable,
 def hide_future(
     forecaster: Forecaster, table: EventTable, cutoff: NDArray[np.float64], horizons: Sequence[float] = ()
 ) -> Iterator[Scenario]:
-    """Everything after the cutoff hidden, compared up to each horizon; the forecaster's own where none is given."""
+    """Hide everything after the cutoff and compare up to each horizon; by default, up to the forecaster's horizon."""
     for horizon in horizons or (horizon_of(forecaster, table),):
         title = f"up to {horizon:g} {table.time_unit} ahead"
         yield Scenario(title, *hold_out_future(table, cutoff, horizon))
@@ -100,7 +100,7 @@ def hide_future(
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Predicted readings beside the true ones, in their own units."""
+    """Predicted and true readings, in their own units."""
 
     queries: QueryTable
     sensor: NDArray[np.int64]  # (q,) position among the sensors of training
@@ -108,7 +108,7 @@ class Comparison:
     predicted: NDArray[np.float64]  # (q,)
     scale: NDArray[np.float64]  # (q,) the standard deviation of the sensor in training
     covered: dict[float, NDArray[np.bool_]]
-    """(q,) whether the interval contains the truth, by coverage; empty where there are no intervals."""
+    """(q,) whether the interval contains the true value, by coverage; empty if there are no intervals."""
 
     @property
     def error(self) -> NDArray[np.float64]:
@@ -119,7 +119,7 @@ class Comparison:
         return len(self.truth)
 
     def __getitem__(self, chosen: NDArray[Any]) -> Comparison:
-        """A part of the readings."""
+        """A subset of the readings."""
         queries = replace(
             self.queries, **{name: getattr(self.queries, name)[chosen] for name in ("sample", "sensor", "time")}
         )
@@ -129,7 +129,7 @@ class Comparison:
         )
 
     def metrics(self) -> dict[str, float]:
-        """The same as `evaluate` of the estimator."""
+        """The same metrics as `evaluate` of the estimator."""
         count = np.bincount(self.sensor)
         asked = count > 0
         scaled = self.error / self.scale

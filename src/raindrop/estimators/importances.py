@@ -1,4 +1,4 @@
-"""Global importances: how much worse a model predicts without what a sensor says, over all samples of a table."""
+"""Global importances: how much worse a model predicts without each sensor or static, over all samples of a table."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ IMPORTANCES = {
 
 
 class Predictor(Protocol):
-    """What is needed of an estimator."""
+    """The part of an estimator that is needed here."""
 
     task_: Task
 
     def truth(self, X: EventTable) -> NDArray[Any]:
-        """What is to be predicted of each sample."""
+        """The target of each sample."""
 
     def predictions(self, X: EventTable) -> NDArray[np.float32]:
-        """What the model predicts of each sample."""
+        """The prediction for each sample."""
 
 
 def importances(
@@ -55,14 +55,16 @@ def importances(
     if repeats < 1:
         raise ConfigError(f"repeats={repeats}: a sensor is permuted at least once.")
     if method == "permutation" and len(table) < 2:
-        raise DataError("Readings are exchanged between samples, so at least two are needed; or method='occlusion'.")
+        raise DataError(
+            "Readings are exchanged between samples, so at least two are needed; use method='occlusion' for one."
+        )
     task, truth = estimator.task_, estimator.truth(table)
     name = next(iter(task.metrics)) if metric is None else metric
     require_metric(name, {key: each for key, each in task.metrics.items() if each.weighted is not None})
     sign = -1.0 if task.metrics[name].lower_is_better else 1.0
 
     def judge(changed: EventTable) -> tuple[float, NDArray[np.float64]]:
-        """The metric, and its draws: the same samples in each, so that differences are paired."""
+        """The metric, and its bootstrap draws: the same samples in each, so that differences are paired."""
         predicted = estimator.predictions(changed)
         drawn = task.bootstrap_draws(truth, predicted, [name], draws=DRAWS, seed=seed)[name]
         return task.evaluate(truth, predicted, [name])[name], drawn
@@ -74,7 +76,7 @@ def importances(
         orders = [rng.permutation(len(table)) for _ in range(repeats)] if method == "permutation" else [None]
         values, drawn = zip(*(judge(change(order)) for order in orders), strict=True)
         lost = sign * (whole_drawn - np.stack(drawn))  # (repeat, draw)
-        again = rng.integers(len(orders), size=(len(orders), DRAWS))  # repeats are drawn too
+        again = rng.integers(len(orders), size=(len(orders), DRAWS))  # resample repeats too
         found = interval(sign * (whole - float(np.mean(values))), lost[again, np.arange(DRAWS)].mean(0))
         rows.append((what, kind, name, found.value, found.low, found.high, float(np.mean(values))))
     frame = pl.DataFrame(rows, schema=IMPORTANCES, orient="row")
@@ -85,7 +87,7 @@ Change = Callable[["NDArray[np.int64] | None"], EventTable]
 
 
 def _parts(table: EventTable) -> Iterator[tuple[str, str, Change]]:
-    """Each sensor with readings and each static: its name, its kind, and the table without it or with it exchanged."""
+    """Each sensor with readings and each static: name, kind, and a function that returns the table with it changed."""
     rows = table.rows()
     sensor = table.sensor[rows]
     for code in np.unique(sensor).tolist():
@@ -105,7 +107,7 @@ def _parts(table: EventTable) -> Iterator[tuple[str, str, Change]]:
 
 
 def exchange_readings(table: EventTable, mine: NDArray[np.bool_], order: NDArray[np.int64]) -> EventTable:
-    """The table in which sample i has those readings that `mine` selects of sample order[i], and its own others."""
+    """The table in which sample i gets the readings selected by `mine` from sample order[i], and keeps its others."""
     rows, owner = table.rows(), np.repeat(np.arange(len(table)), table.count)
     receiver = np.empty(len(table), dtype=np.int64)
     receiver[order] = np.arange(len(table))

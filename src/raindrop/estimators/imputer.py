@@ -25,8 +25,8 @@ from raindrop.table.queries import QueryTable, at_times, in_gaps, spans
 from raindrop.table.readings import Readings
 from raindrop.table.time_columns import SECONDS
 
-BLOCK = 12.0  # typical intervals: the length of a hidden block
-MAX_TURNS = 5  # how often blocks of a small table are hidden, to find out whom it needs
+BLOCK = 12.0  # length of a hidden block, in typical intervals
+MAX_TURNS = 5  # maximum rounds of hiding blocks of a small table in `sender_effects`
 
 
 class Imputer(ReadingsEstimator):
@@ -59,11 +59,11 @@ class Imputer(ReadingsEstimator):
         self.progress = progress
 
     def fill(self, X: EventTable, at: Any = "gaps", *, out: str | os.PathLike[str] | None = None) -> EventTable:
-        """The table with predicted readings added, marked in `filled`; its own readings stay as they are.
+        """The table with predicted readings added, marked in `filled`; measured readings are unchanged.
 
-        at: "gaps" (each sensor at its typical interval, wherever it was silent for longer), a list of times (those that
-        lie within each sample), or a frame of queries (sample, time, sensor). `readings_at` gives the intervals too.
-        out: folder to write the result to, block by block where the table is large; it is then opened from there.
+        at: "gaps" (each sensor at its typical interval, wherever it was silent for longer), a list of times (used where
+        they lie within a sample), or a frame of queries (sample, time, sensor). `readings_at` also returns intervals.
+        out: folder to write the result to, block by block if the table is large; the result is then opened from there.
         """
         if out is None:
             return self.fill_readings(X, at).fill()
@@ -72,11 +72,11 @@ class Imputer(ReadingsEstimator):
         return EventTable.read(out)
 
     def fill_readings(self, X: EventTable, at: Any = "gaps", *, coverage: float = 0.9) -> Readings:
-        """What `fill` adds, with intervals."""
+        """The readings that `fill` adds, with intervals."""
         table = self._with_all_sensors(X)
         if isinstance(at, str):
             if at != "gaps":
-                raise ConfigError(f"at='{at}': 'gaps', a list of times, or a frame of queries.")
+                raise ConfigError(f"at='{at}': must be 'gaps', a list of times, or a frame of queries.")
             queries = in_gaps(table, self._intervals_of(table))
         elif isinstance(at, Sequence | np.ndarray | pl.Series):
             queries = at_times(table, at, self.scaler_.observed_sensors)
@@ -85,7 +85,7 @@ class Imputer(ReadingsEstimator):
         return self._answer(queries, coverage)
 
     def gap_blocks(self, X: EventTable, *, coverage: float = 0.9) -> Iterator[Readings]:
-        """What `fill_readings` gives for the gaps, block by block of samples where the table is large."""
+        """The same as `fill_readings` for gaps, one block of samples at a time if the table is large."""
         table = self._with_all_sensors(X)
         interval, (first, last) = self._intervals_of(table), spans(table)
         with np.errstate(over="ignore"):
@@ -94,17 +94,17 @@ class Imputer(ReadingsEstimator):
             yield self._answer(in_gaps(block.in_memory(), interval), coverage)
 
     def _intervals_of(self, table: EventTable) -> NDArray[np.float64]:
-        """(sensors of the table,) typical intervals in its unit; infinite for a sensor that is not filled."""
+        """(sensors of the table,) typical intervals in its time unit; infinite for a sensor that is not filled."""
         factor = SECONDS[self.time_unit_] / SECONDS[table.time_unit]
         of_training = dict(zip(self.scaler_.sensors, self.interval_ * factor, strict=True))
         observed = set(self.scaler_.observed_sensors)
         return np.array([of_training[name] if name in observed else np.inf for name in table.sensors])
 
     def graphs(self, X: EventTable, *, share: float = 0.1, seed: int = 0) -> SensorGraphs:
-        """For each sample, and each window of a long one: how much worse v is filled without the readings of u.
+        """For each sample, or each window of a long one: how much worse v is filled without the readings of u.
 
-        A `share` of the readings is hidden in blocks of twelve typical intervals and filled. `sender_effects` has the
-        same for the whole table, with intervals, p-values and a test of faithfulness.
+        A `share` of the readings is hidden in blocks of twelve typical intervals and filled. `sender_effects` does this
+        for the whole table, with intervals, p-values and a test of faithfulness.
         """
         return self.sender_effects(X, share=share, seed=seed).graphs()
 
@@ -119,9 +119,8 @@ class Imputer(ReadingsEstimator):
     ) -> SenderEffects:
         """Errors at readings hidden in blocks, with all sensors and without each of them.
 
-        At most `max_hidden` readings are predicted; in a small table others are hidden in turn, up to five times, so
-        that weaker effects can be told from chance. progress: called with the number of sensors that are done, and of
-        all.
+        At most `max_hidden` readings are predicted. In a small table, other readings are hidden in up to five rounds,
+        so that weaker effects can be detected. progress: called with the number of sensors done and the total.
         """
         self._require_fitted()
         table = require_table(X, "sender_effects")
@@ -171,5 +170,5 @@ class Imputer(ReadingsEstimator):
 
 
 def _one_turn(progress: Progress, turn: int, turns: int) -> Progress:
-    """The progress of one turn as that of all of them."""
+    """Report the progress of one round as part of all rounds."""
     return lambda done, number: progress(turn * number + done, turns * number)

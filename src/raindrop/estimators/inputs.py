@@ -1,4 +1,4 @@
-"""What estimators check and add to the tables they are given."""
+"""Checks of the tables that estimators receive, and columns added to them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WEIGHT = "raindrop sample weight"  # column of the samples table while a model i
 
 
 def no_holdout_warning(table: EventTable, reason: str) -> None:
-    """Say that no validation samples could be held out, and what follows."""
+    """Warn that no validation samples could be held out, why, and what to do."""
     warnings.warn(
         f"No validation samples are held out of the {len(table):,} training samples: {reason}. The weights of the last "
         "epoch are kept. Give validation=TABLE, or more samples.",
@@ -30,7 +30,7 @@ def no_holdout_warning(table: EventTable, reason: str) -> None:
 
 
 def shared_times_warning(model: Model, table: EventTable) -> None:
-    """Say that a model's messages have no effect where they need readings at the same time and there are none."""
+    """Warn if a model's messages have no effect because they need readings at the same time and there are none."""
     reason = no_shared_times_reason(table) if model.network.needs_shared_times else ""
     if reason and table.num_readings and len(table.sensors) > 1:
         warnings.warn(
@@ -43,12 +43,14 @@ def shared_times_warning(model: Model, table: EventTable) -> None:
 
 
 def with_weights(table: EventTable, sample_weight: ArrayLike | None) -> EventTable:
-    """The table with a column of weights, which stays with its samples through every split."""
+    """The table with a column of weights, which follows its samples through every split."""
     if sample_weight is None:
         return table
     weight = np.asarray(sample_weight, dtype=np.float64)
     if weight.shape != (len(table),) or not np.isfinite(weight).all() or (weight < 0).any() or not weight.any():
-        raise DataError(f"sample_weight: one finite number from 0 on for each of {len(table):,} samples, not all 0.")
+        raise DataError(
+            f"sample_weight: must be one finite number of at least 0 for each of {len(table):,} samples, not all 0."
+        )
     return replace(table, samples=table.samples.with_columns(pl.Series(WEIGHT, weight)))
 
 
@@ -73,7 +75,7 @@ def time_window(table: EventTable) -> list[float]:
 
 
 def label_names(label: str | Sequence[str] | None, table: EventTable | None) -> list[str]:
-    """The named columns, or the table's own label; "label" where neither is named."""
+    """The given columns, or the table's label; "label" if neither is given and there is no table."""
     if label is not None:
         return [label] if isinstance(label, str) else [str(name) for name in label]
     if table is None:
@@ -84,7 +86,7 @@ def label_names(label: str | Sequence[str] | None, table: EventTable | None) -> 
 
 
 def with_columns(table: EventTable, y: ArrayLike, names: Sequence[str]) -> EventTable:
-    """The table with y (samples,) or (samples, columns) as these columns of its samples."""
+    """The table with y (samples,) or (samples, columns) stored in these columns of its samples."""
     values = np.asarray(y)
     values = values[:, None] if values.ndim == 1 else values
     if values.shape != (len(table), len(names)):

@@ -1,4 +1,4 @@
-"""The estimators by task: making one, and loading a saved one."""
+"""The estimators by task: create one, or load a saved one."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ READINGS_ESTIMATORS: dict[str, type[Estimator]] = {"imputer": Imputer, "forecast
 
 
 def estimator_type(task: str) -> type[SampleEstimator]:
-    """The estimator of a task; an error suggests a task that exists."""
+    """The estimator of a task; an unknown name raises and suggests a task that exists."""
     if task not in ESTIMATORS:
         raise ConfigError(f"Unknown task '{task}': {suggest(task, ESTIMATORS)}")
     return ESTIMATORS[task]
 
 
 def make_estimator(task: str, model: str, labels: Sequence[str], **options: Any) -> SampleEstimator:
-    """An estimator for these label columns, not fitted; none means the table's own.
+    """An unfitted estimator for these label columns; none means the table's label.
 
-    An option that this estimator does not have is an error unless it is None.
+    Options that this estimator does not have must be None, otherwise they raise.
     """
     kind = estimator_type(task)
     known = kind._get_param_names()
@@ -60,7 +60,7 @@ def make_estimator(task: str, model: str, labels: Sequence[str], **options: Any)
 def load(folder: str | os.PathLike[str], *, key: Key | None = None) -> Any:
     """The fitted estimator that `save` or `raindrop train` wrote.
 
-    With `key` (bytes, or a file) the model must have been signed with it by `raindrop sign`; any other is an error.
+    With `key` (bytes, or a file) the model must have been signed with it by `raindrop sign`, otherwise this raises.
     """
     about, tensors = read_model(Path(folder), {*MODELS, *QUERY_MODELS}, key)
     try:

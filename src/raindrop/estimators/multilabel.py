@@ -22,10 +22,10 @@ from raindrop.tasks.predictions import LabelPredictions
 
 
 class MultiLabelClassifier(ClassifierMixin, SampleEstimator):  # type: ignore[misc]
-    """Predict several yes/no labels at once, by any model of the library.
+    """Predict several yes/no labels at once, with any model of the library.
 
-    labels: the columns of the samples table to predict, each true/false, 1/0 or yes/no, empty where unknown: an
-    unknown label counts in no loss and no metric. The other arguments are those of `Classifier`.
+    labels: the columns of the samples table to predict, each true/false, 1/0 or yes/no, empty if unknown; unknown
+    labels are left out of the loss and the metrics. The other arguments are those of `Classifier`.
     """
 
     task_type = MultiLabel
@@ -63,21 +63,21 @@ class MultiLabelClassifier(ClassifierMixin, SampleEstimator):  # type: ignore[mi
         return self.predictions(X)
 
     def predict(self, X: EventTable) -> NDArray[np.bool_]:
-        """(samples, labels) whether yes is the more probable answer."""
+        """(samples, labels) whether yes is more probable than no."""
         return self.predict_proba(X) > 0.5
 
     def predict_sets(self, X: EventTable, coverage: float = 0.9) -> NDArray[np.bool_]:
-        """(samples, labels, 2): whether no and yes are possible; each label's set has the true answer this often."""
+        """(samples, labels, 2): whether no and yes are in the label's set, which has the true answer this often."""
         return self._sets(self.predict_proba(X), coverage)
 
     def predict_table(self, X: EventTable, *, coverage: float | None = None) -> LabelPredictions:
-        """Sample ids with the probability of every label; with `coverage` also which answers are possible."""
+        """Sample ids with the probability of every label; with `coverage` also which answers are in the set."""
         probability = self.predict_proba(X)
         sets = None if coverage is None else self._sets(probability, coverage)
         return LabelPredictions(X.ids, self.task_.labels, probability, sets)
 
     def score(self, X: EventTable, y: ArrayLike | None = None, sample_weight: Any = None) -> float:
-        """Share of known labels that are predicted right, mean over labels."""
+        """Share of known labels that are predicted correctly, mean over labels."""
         table = self._nonempty(X) if y is None else self._with_targets(self._nonempty(X), y)
         return self.evaluate(table)["accuracy"]
 
@@ -120,7 +120,7 @@ class MultiLabelClassifier(ClassifierMixin, SampleEstimator):  # type: ignore[mi
         self.conformal_: list[ConformalSets] | None = None
 
     def _calibrate(self, truth: NDArray[Any], predicted: NDArray[Any], source: BatchSource) -> None:
-        """Each label by itself, as `Classifier` does."""
+        """Calibrate each label separately, as `Classifier` does."""
         first = second = np.arange(len(truth))
         if self.calibrate != "none":
             first, second = calibration_halves(np.zeros(len(truth), dtype=np.int64), source.table, int(self.seed))
@@ -159,5 +159,5 @@ class MultiLabelClassifier(ClassifierMixin, SampleEstimator):  # type: ignore[mi
 
 
 def no_and_yes(probability: NDArray[Any]) -> NDArray[np.float32]:
-    """(samples, labels) of yes -> (samples, labels, 2) of no and yes."""
+    """(samples, labels) probabilities of yes -> (samples, labels, 2) of no and yes."""
     return np.stack([1 - probability, probability], axis=-1).astype(np.float32)

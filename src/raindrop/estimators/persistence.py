@@ -24,11 +24,11 @@ from raindrop.version import VERSION
 
 FORMAT = 2
 SPLIT_FILE = "split.parquet"
-MAX_GROWTH, FREE_NUMBERS = 16, 1 << 24  # numbers in a model by numbers in its file; a small one may hold more
+MAX_GROWTH, FREE_NUMBERS = 16, 1 << 24  # limit of numbers in a model / numbers in its file; not for small models
 
 
 class Epoch(msgspec.Struct):
-    """What a model's history says of an epoch, or of a round of trees."""
+    """One entry of a model's history: an epoch, or a round of trees."""
 
     loss: float | None = None
     epoch: int | None = None
@@ -37,7 +37,7 @@ class Epoch(msgspec.Struct):
 
 
 class TrainingData(msgspec.Struct):
-    """What a model was trained on."""
+    """A description of the training data."""
 
     fingerprint: str
     samples: int
@@ -46,7 +46,7 @@ class TrainingData(msgspec.Struct):
 
 
 class Notes(msgspec.Struct):
-    """How a blend is mixed; other models have no notes."""
+    """The mixing weights of a blend; other models have no notes."""
 
     share_of_raindrop: float = 0.0
     average_of: str = ""
@@ -54,7 +54,7 @@ class Notes(msgspec.Struct):
 
 
 class Static(msgspec.Struct):
-    """How a static attribute is scaled, or its categories."""
+    """The scaling of a static attribute, or its categories."""
 
     name: str
     mean: float | None
@@ -69,7 +69,7 @@ class Statics(msgspec.Struct):
 
 
 class Description(msgspec.Struct):
-    """The types of what model.json says, apart from the settings, the task and the sensors, which check themselves."""
+    """The types in model.json, except settings, task and sensors, which are validated elsewhere."""
 
     preset: str
     seed: int
@@ -83,7 +83,7 @@ class Description(msgspec.Struct):
 
 
 def check_description(about: Mapping[str, Any]) -> None:
-    """Raise a ValueError where a part of model.json has another type than it is written with."""
+    """Raise a ValueError if a part of model.json has an unexpected type."""
     try:
         msgspec.convert(dict(about), Description)
     except msgspec.ValidationError as error:
@@ -91,9 +91,9 @@ def check_description(about: Mapping[str, Any]) -> None:
 
 
 def write_model(folder: Path, about: Mapping[str, Any], weights: Mapping[str, Tensor], split: RunSplit | None) -> Path:
-    """Split and weights first, then the JSON that vouches for them: a kill leaves no model that loads wrongly.
+    """Write split and weights first, then the JSON with their checksums: a kill leaves no model that loads wrongly.
 
-    Without a split, `about` may have the checksum of one that is kept elsewhere.
+    Without a split, `about` may contain the checksum of one that is kept elsewhere.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if split is not None:
@@ -117,7 +117,7 @@ def write_model(folder: Path, about: Mapping[str, Any], weights: Mapping[str, Te
 
 
 def smallest(tensor: Tensor) -> Tensor:
-    """The same numbers in the smallest type that holds all of them exactly; a model takes them back into its own."""
+    """The same numbers in the smallest type that holds all of them exactly; loading casts them back."""
     narrower = (torch.float16, torch.float32) if tensor.is_floating_point() else (torch.int16, torch.int32)
     for kind in narrower if tensor.dtype != torch.bool else ():
         if kind.itemsize < tensor.dtype.itemsize and torch.equal(tensor.to(kind).to(tensor.dtype), tensor):
@@ -126,7 +126,7 @@ def smallest(tensor: Tensor) -> Tensor:
 
 
 def refuse_other_run(folder: Path, lineage: str) -> None:
-    """Raise where a folder holds the finished model of another run than `lineage`, or something like it."""
+    """Raise if a folder holds the finished model of another run than `lineage`, or a damaged one."""
     try:
         found = read_json(folder / "model.json")["lineage"]
     except (FileNotFoundError, NotADirectoryError):
@@ -143,7 +143,7 @@ def refuse_other_run(folder: Path, lineage: str) -> None:
 def read_model(
     folder: Path, known: Collection[str], key: Key | None = None
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The JSON and the weights, once both are known to be what `write_model` wrote, and signed where a key is given."""
+    """The JSON and the weights, after verifying checksums and, if a key is given, the signature."""
     path = folder / "model.json"
     if not path.exists():
         started = (folder / "checkpoint.safetensors").exists()
@@ -182,7 +182,7 @@ def read_model(
 
 
 def read_split(folder: Path, checksum: str) -> RunSplit:
-    """Which samples the model in a folder was trained on; `checksum` is the one in its description."""
+    """The samples that the model in a folder was trained on; `checksum` is the one in its description."""
     path = folder / SPLIT_FILE
     if not path.exists():
         raise DataError(
@@ -193,7 +193,7 @@ def read_split(folder: Path, checksum: str) -> RunSplit:
 
 
 def find_split(folder: Path, checksum: str | None) -> RunSplit | None:
-    """As `read_split`, but None where it is missing or damaged: a model can be used without it."""
+    """As `read_split`, but None if it is missing or damaged: a model can be used without it."""
     try:
         return None if checksum is None else read_split(folder, checksum)
     except DataError:
@@ -201,9 +201,9 @@ def find_split(folder: Path, checksum: str | None) -> RunSplit | None:
 
 
 def check_weights(tensors: Mapping[str, Tensor], build: Callable[[], nn.Module]) -> None:
-    """Raise a ValueError unless a model of these settings has these tensors, before any memory is taken for it.
+    """Raise a ValueError unless a model with these settings has these tensors, before allocating memory for it.
 
-    The model is built without storage to learn its shapes. Buffers may have another size, as those of trees do.
+    The model is built without storage to get its shapes. Buffers may have another size, as those of trees do.
     """
     with torch.random.fork_rng(devices=[]), torch.device("meta"):
         expected = build()

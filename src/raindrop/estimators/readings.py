@@ -1,4 +1,4 @@
-"""What the Imputer and the Forecaster share: learning to predict hidden readings, and answering queries."""
+"""Shared by Imputer and Forecaster: learning to predict hidden readings, and answering queries."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ Bools = NDArray[np.bool_]
 Float64 = NDArray[np.float64]
 MIN_SAMPLES = 10  # with fewer, stretches of the series are held out instead of samples
 MIN_WINDOWS = 5  # with fewer, nothing is held out
-PIECES = 8  # of a window: how short a stretch is; neighbouring readings err alike, so many short ones say more
-DISTANCES = (1.5, 3.0, 6.0, 12.0, 24.0, 48.0, 96.0)  # typical intervals to the nearest own reading: groups of intervals
+PIECES = 8  # stretches of a window; neighbouring errors are correlated, so many short stretches are better
+DISTANCES = (1.5, 3.0, 6.0, 12.0, 24.0, 48.0, 96.0)  # groups by typical intervals to the sensor's nearest reading
 MIN_GROUP = 1000  # validation readings in each group
 
 
 class ReadingsEstimator(Estimator):
-    """Any model that answers queries: the value of a sensor at a time."""
+    """Base of estimators that answer queries: the value of a sensor at a time."""
 
     registry = QUERY_MODELS
     task_type = ReadingsAt
@@ -61,10 +61,10 @@ class ReadingsEstimator(Estimator):
         parts: Mapping[str, EventTable] | None = None,
         callbacks: Sequence[Any] = (),
     ) -> Self:
-        """Learn from the measured readings of a table; labels are not used, nor readings that were filled in.
+        """Learn from the measured readings of a table; labels and readings that were filled in are not used.
 
-        Without `validation`, a random share (train.holdout) of the samples, or of a long series' stretches, chooses the
-        epoch to keep and makes the intervals honest. `run`, `resume`, `parts` and `callbacks` are those of
+        Without `validation`, a random share (train.holdout) of the samples, or of the stretches of a long series, is
+        used to choose the epoch and to calibrate the intervals. `run`, `resume`, `parts` and `callbacks` are those of
         `Classifier.fit`.
         """
         _, _, train_config = self._configs()
@@ -96,18 +96,18 @@ class ReadingsEstimator(Estimator):
     # ---------------------------------------------------------------- asking
 
     def readings_at(self, X: EventTable, queries: Any, *, coverage: float = 0.9) -> Readings:
-        """The value of each query, with an interval that contains the true one with this probability.
+        """The value of each query, with an interval that contains the true value with this probability.
 
-        The interval is unknown (NaN) where the estimator was fitted without validation readings.
+        The interval is NaN if the estimator was fitted without validation readings.
 
-        `queries` is a frame with the columns sample, time and sensor (`raindrop.grid` makes a regular one). A query at
-        a time when the sensor was read is answered as if that reading were not there.
+        `queries` is a frame with the columns sample, time and sensor (`raindrop.grid` makes a regular one). For a query
+        at a time when the sensor was read, that reading is hidden from the model.
         """
         table = self._with_all_sensors(X)
         return self._answer(QueryTable.from_frame(table, queries), coverage)
 
     def grid(self, X: EventTable, every: float) -> pl.DataFrame:
-        """Queries at regular times, wherever this estimator can answer them, of all sensors it was trained on."""
+        """Queries at regular times, wherever this estimator can answer them, for all sensors it was trained on."""
         return self._on_grid(self._with_all_sensors(X), every).frame()
 
     def _on_grid(self, table: EventTable, every: float) -> QueryTable:
@@ -115,7 +115,7 @@ class ReadingsEstimator(Estimator):
         return on_grid(table, every, self.scaler_.observed_sensors, start=start, stop=stop)
 
     def grid_blocks(self, X: EventTable, every: float, *, coverage: float = 0.9) -> Iterator[Readings]:
-        """The answers to `grid`, block by block of samples where the table is large: one block is in memory."""
+        """The answers to `grid`, one block of samples at a time, so that only one block is in memory."""
         table = self._with_all_sensors(X)
         times = grid_times(table, every, *self._answerable(table, every))
         if not times.any():
@@ -124,14 +124,14 @@ class ReadingsEstimator(Estimator):
             yield self._answer(self._on_grid(block.in_memory(), every).checked(), coverage)
 
     def _answerable(self, table: EventTable, every: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """(samples,) where a grid of queries starts, and where it stops."""
+        """(samples,) where a grid of queries starts, and where it ends."""
         return spans(table)
 
     def evaluate(self, X: EventTable, truth: Any) -> dict[str, float]:
-        """Errors against known readings: a frame with the columns sample, time, sensor and value.
+        """Errors on known readings: a frame with the columns sample, time, sensor and value.
 
         Readings of the table at the same sample, sensor and time are hidden from the model. MAE and RMSE are over all
-        readings in their own units, the standardised ones are means over sensors in units of a standard deviation.
+        readings in their own units; the standardised ones are means over sensors, in standard deviations.
         """
         queries, value, answers, distance = self._answers_to(X, truth)
         codes = self._codes(queries)
@@ -149,7 +149,7 @@ class ReadingsEstimator(Estimator):
         return metrics
 
     def _answers_to(self, X: EventTable, truth: Any) -> tuple[QueryTable, Float64, NDArray[np.float32], Float64]:
-        """The queries of known readings, their values, and `_quantiles` without sight of them."""
+        """The queries of known readings, their values, and the result of `_quantiles` with those readings hidden."""
         table = self._with_all_sensors(X)
         frame = to_polars(truth, "truth")
         require_columns(frame, {"value": "value"}, "truth")
@@ -175,7 +175,7 @@ class ReadingsEstimator(Estimator):
         )
 
     def sender_weights(self, X: EventTable, queries: Any) -> NDArray[np.float32]:
-        """The same as an array: (queries, sensors of training), 0 for the asked sensor itself."""
+        """The same as an array: (queries, sensors of training), 0 for the queried sensor itself."""
         asked, weight = self._sender_weights(X, queries)
         weight[np.arange(len(asked)), self._codes(asked)] = 0
         return weight
@@ -204,7 +204,7 @@ class ReadingsEstimator(Estimator):
         return Readings(queries, value * scale + mean, low * scale + mean, high * scale + mean, coverage)
 
     def _quantiles(self, queries: QueryTable) -> tuple[NDArray[np.float32], Float64]:
-        """(q, level) scaled, and (q,) typical intervals to the nearest reading of the asked sensor."""
+        """(q, level) scaled, and (q,) the distance to the queried sensor's nearest reading, in typical intervals."""
         answers, distance = np.zeros((len(queries), len(self.task_.levels)), dtype=np.float32), np.zeros(len(queries))
         for rows, part in queries.in_blocks():
             if len(part):
@@ -236,26 +236,28 @@ class ReadingsEstimator(Estimator):
         )
 
     def _visible(self, table: EventTable) -> EventTable:
-        """The readings the model may see."""
+        """The readings that the model may see."""
         return table
 
     def _checked(self, queries: QueryTable) -> QueryTable:
-        """The queries; an error where one cannot be answered."""
+        """The queries; raises if one cannot be answered."""
         return queries
 
     def _checked_truth(self, queries: QueryTable) -> QueryTable:
-        """The queries of known readings; an error where one cannot be judged."""
+        """The queries of known readings; raises if one cannot be scored."""
         return queries
 
     def _codes(self, queries: QueryTable) -> NDArray[np.int64]:
-        """(q,) sensor codes of training; an error for a sensor that was never read there."""
+        """(q,) sensor codes of training; raises for a sensor that had no reading there."""
         known = {name: at for at, name in enumerate(self.scaler_.sensors) if self.scaler_.observed[at]}
         codes = np.array([known.get(name, -1) for name in queries.table.sensors], dtype=np.int64)[queries.sensor]
-        queries.require(codes >= 0, "ask for a sensor without a training reading", "Ask for others.")
+        queries.require(
+            codes >= 0, "ask for a sensor without a training reading", "Ask for sensors that were read in training."
+        )
         return codes
 
     def _with_all_sensors(self, X: EventTable) -> EventTable:
-        """The table with the sensors of training listed too: a sensor that it never had may be asked for."""
+        """The table with all sensors of training listed, since queries may be about a sensor that it does not have."""
         self._require_fitted()
         table = require_table(X, "readings_at")
         if not len(table):
@@ -300,7 +302,7 @@ class ReadingsEstimator(Estimator):
         return table, table
 
     def _held_out_rows(self, table: EventTable) -> Bools | None:
-        """(readings,) which of a long series' readings validate: those of many short stretches; None without any."""
+        """(readings,) which readings of a long series are for validation: many short stretches; None if too few."""
         if not self.holds_out_windows_:
             return None
         stretches = Windows.cut(table, self._window_interval, self._horizon(), pieces=PIECES).with_readings(table)
@@ -325,7 +327,7 @@ class ReadingsEstimator(Estimator):
         )
 
     def _validation_source(self, table: EventTable) -> HeldOutWindows:
-        """Readings hidden once, as in training."""
+        """Readings hidden once, drawn as in training."""
         table = table.in_unit(self.time_unit_)
         askable = self._held_out_rows(table)
         return HeldOutWindows(

@@ -21,11 +21,11 @@ from raindrop.tasks.regression import Loss, Regression
 
 
 class Regressor(RegressorMixin, SampleEstimator):  # type: ignore[misc]
-    """Predict one or several quantities, by any model of the library.
+    """Predict one or several quantities, with any model of the library.
 
-    label: the column of the samples table to predict, or a list of columns; the table's own label where not given. A
-    quantity may be unknown for some samples. loss: "quantile" (five quantiles; the prediction is the median),
-    "absolute" (the median) or "squared" (the mean). The other arguments are those of `Classifier`.
+    label: the column of the samples table to predict, or a list of columns; by default the table's label. A quantity
+    may be unknown for some samples. loss: "quantile" (five quantiles; the prediction is the median), "absolute" (the
+    median) or "squared" (the mean). The other arguments are those of `Classifier`.
     """
 
     task_type = Regression
@@ -59,7 +59,7 @@ class Regressor(RegressorMixin, SampleEstimator):  # type: ignore[misc]
     # ---------------------------------------------------------------- predicting
 
     def predict(self, X: EventTable) -> NDArray[np.float32]:
-        """(samples,), or (samples, quantities) where a list of columns was learned."""
+        """(samples,), or (samples, quantities) if `label` is a list of columns."""
         values = self.task_.point(self.predictions(X))
         return values[:, 0] if isinstance(self.label, str | None) else values
 
@@ -70,8 +70,8 @@ class Regressor(RegressorMixin, SampleEstimator):  # type: ignore[misc]
     def predict_interval(self, X: EventTable, coverage: float = 0.9) -> NDArray[np.float64]:
         """(samples, 2) low and high, or (samples, quantities, 2): an interval that contains the truth this often.
 
-        Split conformal prediction on the validation samples; docs/uncertainty.md has the conditions. Infinite where
-        the validation samples are too few for the coverage.
+        Split conformal prediction on the validation samples; docs/uncertainty.md states the conditions. Infinite if
+        there are too few validation samples for the coverage.
         """
         intervals = self._intervals(self.predictions(X), coverage)
         return intervals[:, 0] if isinstance(self.label, str | None) else intervals
@@ -83,7 +83,7 @@ class Regressor(RegressorMixin, SampleEstimator):  # type: ignore[misc]
         return QuantityPredictions(X.ids, self.task_.labels, self.task_.point(predicted), intervals)
 
     def score(self, X: EventTable, y: ArrayLike | None = None, sample_weight: Any = None) -> float:
-        """R², as scikit-learn's regressors have it, mean over quantities; `evaluate` has the other metrics."""
+        """R², as for scikit-learn's regressors, mean over quantities; `evaluate` returns the other metrics."""
         table = self._nonempty(X) if y is None else self._with_targets(self._nonempty(X), y)
         truth, predicted = self.truth(table), self.task_.point(self.predictions(X))
         known = ~np.isnan(truth)

@@ -1,4 +1,4 @@
-"""Estimators of samples: one prediction, embedding and graph per sample of a table."""
+"""Base of estimators with one prediction, embedding and graph per sample of a table."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class SampleEstimator(Estimator):
 
     @abstractmethod
     def _with_targets(self, table: EventTable, y: ArrayLike) -> EventTable:
-        """The table with `y` as what is to be predicted."""
+        """The table with `y` as its target."""
 
     @abstractmethod
     def predict_table(self, X: EventTable, *, coverage: float | None = None) -> Predictions:
-        """Sample ids with what is predicted of each, to look at or to write."""
+        """Sample ids with their predictions, to print or to write."""
 
     def _split_off(self, table: EventTable, share: float) -> tuple[EventTable, EventTable]:
         """Training samples, and a random share of the table to validate on."""
@@ -54,7 +54,7 @@ class SampleEstimator(Estimator):
         return replace(training, roles=table.roles), replace(held_out, roles=table.roles)
 
     def _labelled(self, table: EventTable) -> EventTable:
-        """The table with the columns of training as its labels, where it does not say otherwise."""
+        """The table with the label columns of training, unless it names its own."""
         return table
 
     # ---------------------------------------------------------------- fitting
@@ -74,15 +74,15 @@ class SampleEstimator(Estimator):
         network: Estimator | None = None,
         start_from: Estimator | None = None,
     ) -> Self:
-        """Learn from a table. What to predict is the table's own unless `y` is given.
+        """Learn from a table. The target is the table's label unless `y` is given.
 
-        Without `validation` a random share of X (train.holdout) chooses the epoch to keep. `sample_weight` says how
-        much each sample counts in the loss. With `run`, a folder, the run is logged and checkpointed there, the fitted
-        model is saved there, and `resume` continues it; `parts` (train, val and test, as far as there are) are saved
-        there as the run's split. A blend takes a fitted `network` that was trained as its own would be (see
-        `network_alone`) instead of training it again. `callbacks` (`raindrop.training.Callback`) are called after every
-        epoch. `start_from`, a fitted estimator of the same model and settings, gives the first weights, the scaling and
-        the classes: training goes on from there, on this table.
+        Without `validation`, a random share of X (train.holdout) is used to choose the epoch. `sample_weight` is the
+        weight of each sample in the loss. With `run`, a folder, the run is logged, checkpointed and saved there, and
+        `resume` continues it; `parts` (train, val and test, as available) are saved there as the run's split. A blend
+        accepts a fitted `network`, trained as its own would be (see `network_alone`), instead of training one.
+        `callbacks` (`raindrop.training.Callback`) are called after every epoch. `start_from`, a fitted estimator of the
+        same model and settings, provides the initial weights, the scaling and the classes: training continues from
+        there on this table.
         """
         _, _, train_config = self._configs()
         resolve_device(self.device)
@@ -123,7 +123,7 @@ class SampleEstimator(Estimator):
         return (training, held_out) if len(held_out) and len(training) else (table, None)
 
     def network_alone(self) -> Self:
-        """The network of a blend as an estimator of its own, not fitted."""
+        """The network of a blend as a separate, unfitted estimator."""
         if self.model != "blend":
             raise ConfigError(f"Only a blend has a network beside something else; this is '{self.model}'.")
         resolved = self.resolved()
@@ -144,11 +144,11 @@ class SampleEstimator(Estimator):
         return run_model(self.model_, self._data(X), resolve_device(self.device))
 
     def batches(self, X: EventTable) -> Iterator[Batch]:
-        """The table as the model sees it, a few samples at a time, in order."""
+        """The table as the model sees it, one batch at a time, in order."""
         return in_order(self._data(X))
 
     def truth(self, X: EventTable) -> NDArray[Any]:
-        """What is to be predicted of each sample, as the task encodes it."""
+        """The target of each sample, as the task encodes it."""
         self._require_fitted()
         return self.task_.encode(self._labelled(require_table(X, "truth")))
 
@@ -166,12 +166,12 @@ class SampleEstimator(Estimator):
         repeats: int = 5,
         seed: int = 0,
     ) -> pl.DataFrame:
-        """How much worse the metric is without what each sensor, and each static, says: largest first.
+        """How much worse the metric gets without each sensor and each static, largest first.
 
-        method: "permutation" gives every sample the sensor's readings of another sample, `repeats` times and averaged;
-        "occlusion" removes them, which also tells the model that they are missing. metric: the task's first where not
-        given. Columns: name, kind (sensor or static), metric, importance, low and high (a 95 % interval over samples
-        and permutations), without (the metric then). Sensors that say the same hide each other's importance.
+        method: "permutation" gives every sample the sensor's readings of another sample, averaged over `repeats`;
+        "occlusion" removes them, so that the model also sees that they are missing. metric: by default the task's
+        first. Columns: name, kind (sensor or static), metric, importance, low and high (a 95 % interval over samples
+        and permutations), without (the metric then). Sensors with the same information hide each other's importance.
         """
         self._require_fitted()
         return importances(self, self._nonempty(X), method=method, metric=metric, repeats=repeats, seed=seed)
@@ -181,7 +181,7 @@ class SampleEstimator(Estimator):
         return np.concatenate(self._collect(X, lambda output: output.embedding))
 
     def graphs(self, X: EventTable) -> SensorGraphs:
-        """Each sample's directed graph of which sensor informs which."""
+        """The directed graph of each sample: which sensors inform which."""
 
         def edges(output: Output) -> Tensor:
             if output.edges is None:
@@ -193,11 +193,11 @@ class SampleEstimator(Estimator):
         return SensorGraphs(self.scaler_.sensors, X.ids, np.concatenate(weights), WEIGHTS_REASON)
 
     def to_predictions(self, output: Output) -> NDArray[np.float32]:
-        """A model's output as predictions, calibrated where the estimator is: the one way from scores to them."""
+        """A model's output as calibrated predictions; every method that predicts goes through here."""
         return self._calibrated(self.task_.predict(output.scores))
 
     def predictions(self, X: EventTable) -> NDArray[np.float32]:
-        """(samples, ...) as the task has them: probabilities, or quantiles of quantities; calibrated."""
+        """(samples, ...) calibrated predictions in the form of the task: probabilities, or quantiles of quantities."""
         data = self._data(X)
         if not len(data):
             return self._calibrated(self.task_.predict(torch.zeros(0, self.task_.num_outputs)))
@@ -229,7 +229,7 @@ class SampleEstimator(Estimator):
         return self._collator(require_table(X, "predict"))
 
     def _validation_source(self, table: EventTable) -> Collator:
-        """Labelled; a sensor that training lists but never reads is ignored, since a rare one can end up here."""
+        """Labelled; ignores a sensor that training lists but never reads, since a rare one may occur only here."""
         listed = set(table.sensors) <= set(self.scaler_.sensors)
         return self._collator(table, labelled=True, ignore_unknown=listed or self.unknown_sensors == "ignore")
 

@@ -1,10 +1,9 @@
-"""Which sensors a fitted imputer or forecaster needs: how much worse it predicts v where u's readings are not seen.
+"""Which sensors a fitted imputer or forecaster needs: how much worse it predicts v without u's readings.
 
-Some readings of a table are hidden and predicted, once with everything that is left and twice more for each sensor u:
-without its readings, and with its values dealt anew among its own readings. The first says how much u is worth. The
-second is what it is tested against: a model may be worse without any sensor that it is used to, but only a sensor that
-says something of v is missed when its values are those of other times. The estimator is not fitted again. Works with
-every model that answers queries.
+Some readings of a table are hidden and predicted: once with all the others, and twice more for each sensor u, without
+its readings and with its values shifted to other times. The first comparison measures how much u contributes. The
+second is the test: a model may get worse without any sensor that it is used to, but shifted values only hurt if u's
+values carry information about v. The estimator is not fitted again. Works with every model that answers queries.
 """
 
 from __future__ import annotations
@@ -28,19 +27,19 @@ from raindrop.table.queries import QueryTable, spans
 from raindrop.table.time_columns import SECONDS
 
 Progress = Callable[[int, int], None]
-MAX_HIDDEN = 20_000  # hidden readings that are predicted
-MIN_HIDDEN = 10  # of a receiver, to test its senders
-BY_READING = ("owner", "receiver", "error", "error_without", "error_dealt", "change")
-"""The arrays of `SenderEffects` with a row for each hidden reading."""
+MAX_HIDDEN = 20_000  # maximum number of hidden readings that are predicted
+MIN_HIDDEN = 10  # minimum of a receiver, to test its senders
+BY_READING = ("owner", "receiver", "error", "error_without", "error_shifted", "change")
+"""The arrays of `SenderEffects` with one row per hidden reading."""
 
 
 @dataclass(frozen=True, eq=False)
 class SenderGraph(SensorGraph):
-    """Whom a fitted model needs to predict whom: the weight of u -> v is by how much v's error grows without u."""
+    """Which sensors a fitted model needs to predict which: the weight of u -> v is the growth of v's error."""
 
     evidence: pl.DataFrame = field(default_factory=pl.DataFrame)
     """Every pair: the columns of `SenderEffects.evidence`, and `recurs`: the share of the models with other seeds that
-    have the edge too (null without any)."""
+    also have the edge (null if there are none)."""
     q: float = 0.05
     """The largest q-value of an edge."""
     num_other_seeds: int = 0
@@ -51,7 +50,7 @@ class SenderGraph(SensorGraph):
         return edges.join(self.evidence, on=["sender", "receiver"], how="inner", maintain_order="left")
 
     def describe_stability(self) -> str:
-        """Whether models with other seeds have the same edges, in a sentence."""
+        """One sentence on whether models with other seeds have the same edges."""
         if not self.num_other_seeds:
             return (
                 "Not compared with models of other seeds, so an edge may be an accident of this one. "
@@ -66,7 +65,7 @@ class SenderGraph(SensorGraph):
 
 @dataclass(frozen=True, eq=False)
 class SenderEffects:
-    """Errors at hidden readings, with all sensors and without each of them; in standard deviations of the sensor.
+    """Errors at hidden readings, with all sensors and without each of them, in standard deviations of the sensor.
 
     Axes: q hidden readings, u senders. `graphs`, `evidence` and `faithfulness` summarise them.
     """
@@ -77,17 +76,17 @@ class SenderEffects:
     receiver: NDArray[np.int64]  # (q,) sensor
     error: NDArray[np.float64]  # (q,) absolute
     error_without: NDArray[np.float64]  # (q, u)
-    error_dealt: NDArray[np.float64]  # (q, u) with the values of u dealt anew
-    change: NDArray[np.float64]  # (q, u) by how much the predicted value moves without u
+    error_shifted: NDArray[np.float64]  # (q, u) with the values of u shifted to other times
+    change: NDArray[np.float64]  # (q, u) absolute change of the predicted value without u
     sample: NDArray[np.int64]  # (ids,) position of the sample in the table
-    start: NDArray[np.float64]  # (ids,) from when the sample, or the window, is asked; in the table's unit
-    group: NDArray[np.int64]  # (samples,) of the table; samples of a group are not independent of each other
+    start: NDArray[np.float64]  # (ids,) start of the sample or window, in the table's time unit
+    group: NDArray[np.int64]  # (samples,) of the table; samples of a group are not independent
 
     def graphs(self) -> SensorGraphs:
-        """One graph for each sample, or window of a long sample.
+        """One graph for each sample, or for each window of a long sample.
 
-        The weight of u -> v is by how much v's mean absolute error grows without u's readings, as a share of v's error
-        in the whole table; below 0 where u misled. It is 0 where no reading of v was hidden.
+        The weight of u -> v is the growth of v's mean absolute error without u's readings, as a share of v's error in
+        the whole table; negative if u misled the model, and 0 if no reading of v was hidden.
         """
         total, count = self.sums(self.owner, len(self.ids))
         weights = (total / np.maximum(count, 1)[:, None]).astype(np.float32)
@@ -96,7 +95,7 @@ class SenderEffects:
     def sums(self, owner: NDArray[np.int64], number: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """(owner, u, v) sum of the growth of v's error without u, as a share; (owner, v) number of hidden readings.
 
-        owner: (q,) what each hidden reading is counted for, below `number`.
+        owner: (q,) the unit that each hidden reading is counted for, below `number`.
         """
         M = len(self.sensors)
         place = owner * M + self.receiver
@@ -106,7 +105,7 @@ class SenderEffects:
         return total, np.bincount(place, minlength=number * M).reshape(number, M).astype(np.float64)
 
     def _growth(self, changed: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(q, u) by how much errors (q, u) are larger than with all sensors, as a share of v's error in the table."""
+        """(q, u) how much larger errors (q, u) are than with all sensors, as a share of v's error in the table."""
         growth: NDArray[np.float64] = (changed - self.error[:, None]) / self._mean_error()[self.receiver][:, None]
         return growth
 
@@ -117,7 +116,7 @@ class SenderEffects:
         return replace(self, **arrays)
 
     def of_samples(self, chosen: NDArray[np.bool_]) -> SenderEffects:
-        """Only the hidden readings of these samples, a mask over those of the table."""
+        """Only the hidden readings of these samples, given as a mask over the samples of the table."""
         kept = chosen[self.sample[self.owner]]
         return replace(self, **{name: getattr(self, name)[kept] for name in BY_READING})
 
@@ -125,17 +124,17 @@ class SenderEffects:
         """Every pair: sender, receiver, worse, low, high, p, q; smallest p first.
 
         worse: the growth of v's mean absolute error without u, as a share, with a 95 % interval over samples (whole
-        groups) or windows; p: one-sided, that the error does not grow where u's values are dealt anew; q:
-        Benjamini-Hochberg over all pairs.
+        groups) or windows; p: one-sided, of the null hypothesis that the error does not grow if u's values are shifted
+        to other times; q: Benjamini-Hochberg over all pairs.
         """
-        rows, growth, dealt = [], self._growth(self.error_without), self._growth(self.error_dealt)
+        rows, growth, shifted = [], self._growth(self.error_without), self._growth(self.error_shifted)
         cluster = self._clusters()
         for v in range(len(self.sensors)):
             of_v = self.receiver == v
             if of_v.sum() < MIN_HIDDEN:
                 continue
             owner = np.unique(cluster[of_v], return_inverse=True)[1]
-            if owner.max() < 4:  # too few samples to vary: stretches of readings instead
+            if owner.max() < 4:  # too few samples to resample: stretches of readings instead
                 owner = np.arange(len(owner)) * MIN_HIDDEN // len(owner)
             count = np.bincount(owner)
             for u in range(len(self.sensors)):
@@ -143,7 +142,7 @@ class SenderEffects:
                     continue
                 mean, error = _mean_over(owner, count, growth[of_v, u])
                 width = float(stats.t.ppf(0.975, len(count) - 1)) * error
-                against, its_error = _mean_over(owner, count, dealt[of_v, u])
+                against, its_error = _mean_over(owner, count, shifted[of_v, u])
                 p = float(stats.t.sf(against / its_error, len(count) - 1)) if its_error > 0 else 1.0
                 rows.append((self.sensors[u], self.sensors[v], mean, mean - width, mean + width, p))
         schema = {"sender": pl.String, "receiver": pl.String} | dict.fromkeys(("worse", "low", "high", "p"), pl.Float64)
@@ -152,9 +151,9 @@ class SenderEffects:
         return frame.with_columns(q=pl.Series(q, dtype=pl.Float64)).sort("p", "worse", descending=[False, True])
 
     def graph(self, q: float = 0.05, *, other_seeds: Sequence[SenderEffects] = ()) -> SenderGraph:
-        """One graph of the whole table: the pairs whose q-value is at most `q`, weighted by `worse`.
+        """One graph of the whole table: the pairs with a q-value of at most `q`, weighted by `worse`.
 
-        other_seeds: effects of models with other seeds; an edge that one of them does not have is left out.
+        other_seeds: effects of models with other seeds; an edge that any of them lacks is left out.
         """
         evidence = self.evidence()
         keys = ["sender", "receiver"]
@@ -203,18 +202,18 @@ class SenderEffects:
         return found
 
     def faithfulness(self, *, seed: int = 0) -> dict[str, float]:
-        """Does cutting strong edges move predicted values more than cutting random ones?
+        """Whether removing strong edges changes predictions more than removing random ones.
 
-        The strongest sender of each receiver is found on one half of the samples or windows; on the other half its
-        readings are removed, or those of a random sender. Mean absolute change of the predicted values, in standard
-        deviations: `strongest`, `random`, and their `ratio`.
+        The strongest sender of each receiver is chosen on one half of the samples or windows. On the other half its
+        readings are removed, or those of a random sender. Returns the mean absolute change of the predictions, in
+        standard deviations: `strongest`, `random`, and their `ratio`.
         """
         rng = np.random.default_rng(seed)
         half = rng.permutation(len(self.ids))[: max(1, len(self.ids) // 2)]
         first = np.isin(self.owner, half) if len(self.ids) > 1 else np.arange(len(self.owner)) % 2 == 0
         M = len(self.sensors)
         if M < 2:
-            raise ConfigError("There is one sensor alone, so there is no edge to cut.")
+            raise ConfigError("There is only one sensor, so there is no edge to cut.")
         strongest, random = [], []
         for v in range(M):
             learn, judge = first & (self.receiver == v), ~first & (self.receiver == v)
@@ -230,7 +229,7 @@ class SenderEffects:
         return {"strongest": pair[0], "random": pair[1], "ratio": pair[0] / max(pair[1], 1e-12)}
 
     def _clusters(self) -> NDArray[np.int64]:
-        """(q,) what varies independently: windows and samples, or whole groups where some have several samples."""
+        """(q,) the independent unit of each hidden reading: its window or sample, or its group if there are groups."""
         grouped = len(np.unique(self.group)) < len(self.group)
         return self.group[self.sample[self.owner]] if grouped else self.owner
 
@@ -241,12 +240,12 @@ class SenderEffects:
 
 
 def _is_edge(q: float) -> pl.Expr:
-    """Evidence of an edge: its values matter, and v is predicted worse without it."""
+    """Condition for an edge: its values matter, and v is predicted worse without it."""
     return (pl.col("q") <= q) & (pl.col("worse") > 0)
 
 
 def _mean_over(owner: NDArray[np.int64], count: NDArray[np.int64], value: NDArray[np.float64]) -> tuple[float, float]:
-    """The mean of values (q,), and its standard error over their owners, who have `count` each."""
+    """The mean of values (q,), and its standard error over their owners, which have `count` values each."""
     sums = np.bincount(owner, value)
     mean = float(sums.sum() / count.sum())
     error = float(np.sqrt(((sums - mean * count) ** 2).sum()) / count.sum())
@@ -265,8 +264,9 @@ def sender_effects(
 ) -> SenderEffects:
     """Predict hidden readings from the visible ones, with all sensors and without each of them.
 
-    Of more than `max_hidden` readings, so many are drawn. windows_of: a table with the same samples whose windows are
-    compared, instead of those of `visible`. progress: called with the number of sensors that are done, and of all.
+    If there are more than `max_hidden` readings, a random subset of that size is used. windows_of: a table with the
+    same samples whose windows are compared, instead of those of `visible`. progress: called with the number of sensors
+    done and the total.
     """
     known = [name for name, there in zip(estimator.scaler_.sensors, estimator.scaler_.observed, strict=True) if there]
     truth = truth.filter(pl.col("sensor").is_in(known))
@@ -278,7 +278,7 @@ def sender_effects(
     scaled = (value - estimator.scaler_.mean[codes]) / estimator.scaler_.scale[codes]
     predicted = answers[:, middle].astype(np.float64)
     sensors = estimator.scaler_.sensors
-    without, dealt = (np.tile(predicted[:, None], (1, len(sensors))) for _ in range(2))
+    without, shifted = (np.tile(predicted[:, None], (1, len(sensors))) for _ in range(2))
     rng = np.random.default_rng([seed, 1])
     sensor = np.array(queries.table.sensors)[np.asarray(queries.table.sensor[queries.table.rows()])]
     for u, name in enumerate(sensors):
@@ -289,7 +289,7 @@ def sender_effects(
             continue
         for table, changed in (
             (queries.table.where(sensor != name), without),
-            (_dealt_anew(queries.table, sensor == name, rng), dealt),
+            (_with_shifted_values(queries.table, sensor == name, rng), shifted),
         ):
             part = QueryTable(table, queries.sample[asked], queries.sensor[asked], queries.time[asked])
             changed[asked, u] = estimator._quantiles(part)[0][:, middle]
@@ -301,7 +301,7 @@ def sender_effects(
         codes,
         np.abs(predicted - scaled),
         np.abs(without - scaled[:, None]),
-        np.abs(dealt - scaled[:, None]),
+        np.abs(shifted - scaled[:, None]),
         np.abs(without - predicted[:, None]),
         sample,
         start,
@@ -309,10 +309,10 @@ def sender_effects(
     )
 
 
-def _dealt_anew(table: EventTable, chosen: NDArray[np.bool_], rng: np.random.Generator) -> EventTable:
-    """The table with the values of the chosen readings shifted among them as a ring, by a tenth of them at least.
+def _with_shifted_values(table: EventTable, chosen: NDArray[np.bool_], rng: np.random.Generator) -> EventTable:
+    """The table with the values of the chosen readings rotated among them, by at least a tenth of their number.
 
-    Neighbouring readings keep their order, so that a series still looks like one.
+    Consecutive values stay together, so that the series keeps its shape.
     """
     rows = table.rows()[chosen]
     least = len(rows) // 10
@@ -325,7 +325,7 @@ def _dealt_anew(table: EventTable, chosen: NDArray[np.bool_], rng: np.random.Gen
 def _owners(
     queries: QueryTable, whole: EventTable, estimator: ReadingsEstimator
 ) -> tuple[tuple[str, ...], NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Names of samples and of the windows of long samples; which of them each query belongs to; sample and start."""
+    """Names of samples, or of the windows of long samples; which of them each query belongs to; sample and start."""
     table = replace(whole, filled=None).in_unit(estimator.time_unit_)
     windows = Windows.cut(table, estimator._window_interval)
     several = np.bincount(windows.sample, minlength=len(table)) > 1

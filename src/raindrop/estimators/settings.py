@@ -1,4 +1,4 @@
-"""The settings of an estimator: model, preset and changes to it, checked and resolved."""
+"""The settings of an estimator: model, preset and changes to it, validated and resolved."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from raindrop.training.config import Plan, TrainConfig
 
 
 class Settings(BaseEstimator):  # type: ignore[misc]
-    """The arguments, kept as they came, and the settings they stand for."""
+    """The arguments, stored unchanged, and the settings they resolve to."""
 
     registry: ClassVar[Mapping[str, Entry]] = MODELS
     model: str
@@ -39,7 +39,7 @@ class Settings(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _check_arguments(self) -> None:
-        """Raise on arguments that the subclass knows to be impossible."""
+        """Raise on arguments that the subclass does not accept."""
 
     def _configs(self) -> tuple[Entry, Any, TrainConfig]:
         if self.model not in self.registry:
@@ -61,7 +61,7 @@ class Settings(BaseEstimator):  # type: ignore[misc]
         return entry, model_config, configs.make(TrainConfig, preset["train"], own["train"], where="train.")
 
     def fewer_steps(self, samples: int, mean_readings: float) -> str | None:
-        """A sentence where the settings train for fewer steps than the preset would on so many samples; else None."""
+        """A warning if the settings train for fewer steps than the preset would on this many samples; else None."""
         entry, _, config = self._configs()
         preset = configs.make(TrainConfig, configs.split_sections(entry.presets[self.preset])["train"])
         planned, usual = (Plan.of(each, samples, mean_readings) for each in (config, preset))
@@ -79,7 +79,7 @@ class Settings(BaseEstimator):  # type: ignore[misc]
         return {"model": configs.to_dict(model_config), "train": configs.to_dict(train_config)}
 
     def _refuse_train_settings(self, config: TrainConfig, watched: bool) -> None:
-        """A model without the training loop cannot follow its settings."""
+        """Raise on training settings that a model without the training loop would ignore."""
         ignored = [f.name for f in fields(config) if f.name != "holdout" and getattr(config, f.name) != f.default]
         if ignored or watched:
             names = ", ".join(f"train.{name}" for name in ignored) or "tensorboard or a callback"

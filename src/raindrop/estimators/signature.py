@@ -1,7 +1,7 @@
 """Signed models: an HMAC-SHA256 over the model's checksum, which covers its description, weights and split.
 
 Whoever has the key can sign and verify. A signature shows that somebody with the key signed the model, and that it was
-not changed since.
+not changed afterwards.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from raindrop.files import read_json, write_json
 SIGNATURE_FILE = "signature.json"
 ALGORITHM = "HMAC-SHA256"
 MIN_KEY_BYTES, MAX_KEY_BYTES = 32, 65_536
-PREFIX = b"raindrop model, version 1\n"  # the same key in another program gives another signature
+PREFIX = b"raindrop model, version 1\n"  # so that signatures differ from those of other programs with the same key
 
 Key = bytes | str | os.PathLike[str]
 """The bytes of a key, or the path of the file that holds them."""
 
 
 def read_key(key: Key) -> bytes:
-    """The key itself, long enough not to be guessed; white space at the ends of a file does not belong to it."""
+    """The bytes of the key, checked for length; leading and trailing white space of a file is stripped."""
     if isinstance(key, bytes):
         content, source = key, "key"
     else:

@@ -1,4 +1,4 @@
-"""Simple baselines of a fitted imputer or forecaster, with its own scaling and intervals."""
+"""Simple baselines for a fitted imputer or forecaster, with the same scaling and intervals between readings."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Name = Literal["mean", "last", "linear"]
 
 
 def simple_baseline(fitted: ReadingsEstimator, model: Name) -> ReadingsEstimator:
-    """A baseline that needs no training data, so that it can be compared with a saved model: `evaluate`, no intervals.
+    """A baseline that needs no training data, to compare with a saved model by `evaluate`; it has no intervals.
 
-    Its means, scales and typical intervals are those that the fitted estimator learned from its training readings.
+    Its means, scales and typical intervals are those that the fitted estimator learned in training.
     """
     fitted._require_fitted()
     baseline = cast(ReadingsEstimator, clone(fitted))

@@ -24,15 +24,15 @@ SHARES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
 
 @dataclass(frozen=True)
 class Faithfulness:
-    """How far the prediction changes when the strongest edges are removed, or as many random ones."""
+    """How much the prediction changes when the strongest edges are removed, or the same number of random ones."""
 
     curve: pl.DataFrame
     """share (of the edges that can carry a message), top, random: the change, which is half the sum over classes of
     |probability - probability without the edges|, mean over samples; 0 is no change, 1 a complete one."""
     area: float
-    """Between the two curves; above 0 where the strongest edges matter more than random ones."""
+    """The area between the two curves; positive if the strongest edges matter more than random ones."""
     standard_error: float
-    """Of `area`, over samples."""
+    """Standard error of `area`, over samples."""
     faithful: bool
     """Whether `area` is above 0 by more than two standard errors."""
     reason: str
@@ -97,7 +97,7 @@ def _changes(
     draws: int,
     generator: torch.Generator,
 ) -> NDArray[np.float64]:
-    """(top and random, share, b): how far the probabilities change when that share of the edges is removed."""
+    """(top and random, share, b): the change of the probabilities when that share of the edges is removed."""
     M = batch.num_sensors
     carries = (batch.senders.counts > 0).cpu().view(-1, M, 1) & ~torch.eye(M, dtype=torch.bool)  # (b, u, v)
     carries = carries.flatten(1)

@@ -25,9 +25,9 @@ def information_graphs(estimator: SampleEstimator, table: EventTable) -> SensorG
     """One graph per sample; the weight of u -> v is how much worse v's readings are predicted without u's messages.
 
     It is the mean increase of the squared error, in units of v's variance, over the readings of v that u can inform:
-    those at which u was read too, or all where senders are "nearby". It is about 0 where u's messages do not help to
-    predict v, negative where they mislead. The edge weights of Eq. 3 only scale messages; these weights are measured
-    against the readings. Needs model.graph.reconstruction > 0.
+    those at which u was read too, or all if senders are "nearby". It is about 0 if u's messages do not help to predict
+    v, and negative if they mislead. The edge weights of Eq. 3 only scale messages; these weights are measured on the
+    readings. Needs model.graph.reconstruction > 0.
     """
     model = estimator.model_.network
     if not isinstance(model, Raindrop) or not model.config.graph.reconstruction:
@@ -45,8 +45,8 @@ def information_graphs(estimator: SampleEstimator, table: EventTable) -> SensorG
 def attention_over_time(estimator: SampleEstimator, table: EventTable) -> pl.DataFrame:
     """How much each sensor of each sample attends to each of its times (beta of Eq. 4), as a tidy frame.
 
-    The weights of a sensor sum to 1 over a sample. `observed` says whether the sensor was read at that time; where it
-    was not, its embedding comes from messages alone. Columns: sample, time, sensor, weight, observed.
+    The weights of a sensor sum to 1 over a sample. `observed` is whether the sensor was read at that time; if not, its
+    embedding comes from messages alone. Columns: sample, time, sensor, weight, observed.
     """
     names, parts = pl.Series(estimator.scaler_.sensors, dtype=pl.String), []
     ids, first = pl.Series(table.ids, dtype=pl.String), 0
@@ -77,7 +77,7 @@ def attention_over_time(estimator: SampleEstimator, table: EventTable) -> pl.Dat
 
 @torch.inference_mode()
 def information(model: Raindrop, batch: Batch) -> Tensor:
-    """(b, u, v): the mean gain over the readings of v that u can inform; 0 where there are none."""
+    """(b, u, v): the mean gain over the readings of v that u can inform; 0 if there are none."""
     if model.nearby is not None:
         return nearby_information(model.nearby, batch, model.embed(batch))
     p, h = model.encode_time(batch.time, like=batch.value), model.embed(batch)

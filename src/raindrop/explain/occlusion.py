@@ -16,7 +16,7 @@ from raindrop.estimators.classifier import Classifier
 from raindrop.estimators.samples import SampleEstimator
 from raindrop.table.event_table import EventTable
 
-MAX_READINGS = 400_000  # of the copies that are scored together
+MAX_READINGS = 400_000  # maximum number of readings scored together
 
 Positions = NDArray[np.int64]
 
@@ -24,8 +24,8 @@ Positions = NDArray[np.int64]
 def sensor_contributions(classifier: Classifier, table: EventTable, target: Any = None) -> pl.DataFrame:
     """For each sample and each sensor with readings in it: how the score changes when that sensor is left out.
 
-    The score is the log odds of class `target` (the positive class of two where not given). `contribution` is the
-    score minus the score without the sensor, so it is above 0 where the readings raise the probability of the class.
+    The score is the log odds of class `target` (by default the positive class of two). `contribution` is the score
+    minus the score without the sensor, so it is positive if the readings raise the probability of the class.
     Contributions do not add up: of two sensors with the same information, each alone contributes little.
     Columns: sample, sensor, readings, contribution, probability, without (the probability without the sensor).
     """
@@ -41,9 +41,9 @@ def sensor_contributions(classifier: Classifier, table: EventTable, target: Any 
 def predictions_without_sensors(
     estimator: SampleEstimator, table: EventTable
 ) -> tuple[Positions, Positions, NDArray[np.float32]]:
-    """Of each sample and each sensor with readings in it: their positions, and the prediction without the sensor.
+    """For each sample and each sensor with readings in it: their positions, and the prediction without the sensor.
 
-    Sorted by sample, then sensor. Predictions are as `estimator.predictions` has them, calibrated.
+    Sorted by sample, then sensor. Predictions are calibrated, as in `estimator.predictions`.
     """
     sample, left_out = np.divmod(np.unique(_pairs(table)), max(len(table.sensors), 1))
     parts = [estimator.predictions(table[:0])]
@@ -93,7 +93,7 @@ def _column(classifier: Classifier, target: Any) -> int:
 
 
 def _rank_in_sample(count: Positions) -> Positions:
-    """(readings,) how many readings of the same sample come before each."""
+    """(readings,) the number of earlier readings of the same sample."""
     first = np.cumsum(count) - count
     rank: Positions = np.arange(count.sum()) - np.repeat(first, count)
     return rank
@@ -137,6 +137,6 @@ def _frame(
 
 
 def log_odds(probability: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Log odds, finite: probabilities that float32 rounds to 0 or 1 count as the nearest value that it does not."""
+    """Log odds, finite: probabilities that float32 rounds to 0 or 1 are replaced by the nearest value that is not."""
     odds: NDArray[np.float64] = logit(np.clip(probability, 6e-8, 1 - 6e-8))
     return odds

@@ -25,7 +25,7 @@ from raindrop.table.event_table import EventTable
 
 Predict = Literal["now", "next"]
 RIDGE = 1e-6  # per row; only makes the regression solvable where columns are collinear
-CLIP = 5.0  # scaled readings beyond this count as this
+CLIP = 5.0  # scaled readings are clipped to this
 
 
 @dataclass(frozen=True)

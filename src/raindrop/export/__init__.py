@@ -1,4 +1,4 @@
-"""Models that run without torch: the scoring core as ONNX or a torch.export program, and a NumPy-only reader."""
+"""Models that run without torch: the scoring core as ONNX or a torch.export program, and a reader for NumPy."""
 
 from raindrop.export.writing import FORMATS, Format, export_model
 

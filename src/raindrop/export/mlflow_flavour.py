@@ -1,9 +1,9 @@
 """Models in MLflow: `log_model`, `save_model` and `load_model`, and the pyfunc form that every MLflow tool can score.
 
-What is stored is the folder that `save` writes (safetensors and JSON), loaded by this module; nothing is pickled.
-A pyfunc model takes one frame of readings, with the columns sample, time, sensor and value, and the static attributes
-as further columns. It returns a frame: the predictions of each sample; of an imputer or a forecaster the value, low and
-high of every row whose value is missing.
+The folder that `save` writes (safetensors and JSON) is stored, and loaded by this module; nothing is pickled. A pyfunc
+model takes one frame of readings, with the columns sample, time, sensor and value, and the static attributes as further
+columns. It returns a frame: the predictions for each sample; for an imputer or a forecaster, the value, low and high of
+every row whose value is missing.
 """
 
 from __future__ import annotations
@@ -50,24 +50,24 @@ def save_model(
 
 
 def load_model(model_uri: str | os.PathLike[str]) -> Any:
-    """The estimator that was logged or saved, by its address in MLflow or its folder."""
+    """The estimator that was logged or saved, by its MLflow URI or its folder."""
     folder = _mlflow("mlflow.artifacts").download_artifacts(artifact_uri=os.fspath(model_uri))
     return load(Path(folder) / RUN)
 
 
 def _load_pyfunc(path: str) -> PyFunc:
-    """What `mlflow.pyfunc.load_model` calls."""
+    """Called by `mlflow.pyfunc.load_model`."""
     return PyFunc(load(path))
 
 
 class PyFunc:
-    """A fitted model as MLflow sees it."""
+    """The pyfunc form of a fitted model."""
 
     def __init__(self, model: Any):
         self.model = model
 
     def predict(self, model_input: Any, params: Mapping[str, Any] | None = None) -> Any:
-        """Predictions of a frame of readings, as a pandas frame."""
+        """Predictions for a frame of readings, as a pandas frame."""
         frame = to_polars(model_input, "readings")
         require_columns(frame, {name: name for name in COLUMNS}, "readings")
         asked = frame["value"].is_null() | frame["value"].cast(pl.Float64, strict=False).is_nan().fill_null(False)
@@ -76,7 +76,7 @@ class PyFunc:
         if isinstance(self.model, ReadingsEstimator):
             queries = frame.filter(asked).select("sample", "time", "sensor")
             if not len(queries):
-                raise DataError("Nothing is asked for: the rows to fill in are those without a value.")
+                raise DataError("There is nothing to predict: the rows to fill in are those without a value.")
             answers = self.model.readings_at(self._table(readings, statics), queries).frame()
         else:
             answers = self.model.predict_table(self._table(readings, statics)).frame()

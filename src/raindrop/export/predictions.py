@@ -1,4 +1,4 @@
-"""From a core's scores to predictions, as `Task.predict` has them, in operations that can be exported."""
+"""From a core's scores to predictions, as in `Task.predict`, in operations that can be exported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from raindrop.tasks.base import Task
 
 
 class Predictions(nn.Module):
-    """Probabilities, quantities in their own unit, or rising quantiles of readings, of scores (n, output)."""
+    """Probabilities, quantities in their own unit, or ascending quantiles of readings, from scores (n, output)."""
 
     scale: Tensor
     centre: Tensor

@@ -1,7 +1,7 @@
-"""The core of Raindrop with queries on a padded grid: quantiles of asked readings, as `models/raindrop/queries.py`.
+"""The core of Raindrop with queries on a padded grid: quantiles of queried readings, as `models/raindrop/queries.py`.
 
-Only where a query's neighbouring readings are found differs from the trained model, which searches sorted lists: here
-the rows up to a time are counted. Axes: b a window, t a timestamp, u a sensor, q a query, k a width.
+The only difference from the trained model is how a query's neighbouring readings are found: it searches sorted lists,
+here the rows up to a time are counted. Axes: b a window, t a timestamp, u a sensor, q a query, k a width.
 """
 
 from __future__ import annotations
@@ -68,18 +68,18 @@ class GridSeries:
         return self._moments(sample, sensor, time, previous, following)
 
     def of_all_sensors(self, sample: Tensor, time: Tensor) -> tuple[Moments, Tensor]:
-        """As `Series.of_all_sensors`, but every query by itself: finding those of one time is not worth it here."""
+        """As `Series.of_all_sensors`, but separately for every query: sharing equal times is not worth it here."""
         sensor = torch.arange(self.shape[2]).expand(sample.shape[0], -1)
         return self.around(sample, sensor, time), torch.arange(sample.shape[0])
 
     def first_of_series(self) -> Tensor:
-        """(b, 1, u) the row of the first reading; -1 where there is none."""
+        """(b, 1, u) the row of the first reading; -1 if there is none."""
         first = self.following[:, :1]
         return torch.where(self.previous[:, :1] >= 0, 0, first)
 
     @staticmethod
     def _row(index: Tensor, sample: Tensor, sensor: Tensor, row: Tensor) -> Tensor:
-        """index (b, t, u) at these places; -1 where the row is below 0."""
+        """index (b, t, u) at these places; -1 if the row is below 0."""
         _, times, sensors = index.shape
         place = (sample * times + row.clamp_min(0)) * sensors + sensor
         return torch.where(row >= 0, index.flatten()[place], -1)
@@ -104,7 +104,7 @@ class GridSeries:
 
 
 def _side(grid: GridBatch, decay: Tensor, rounds: int, *, backwards: bool = False) -> Side:
-    """Averages over the readings on one side, by cell; 0 where there is no reading. Backwards, decays are flipped."""
+    """Averages over the readings on one side, by cell; 0 if there is no reading. Backwards, decays are flipped."""
     observed = grid.observed[..., None]
     x = torch.stack([grid.value * grid.observed, grid.observed.to(grid.value.dtype)], dim=-1)[..., None, :]
     x, decay = x.expand(*decay.shape, 2), decay[..., None]

@@ -1,7 +1,7 @@
 """The scoring core of Raindrop on a padded grid: the equations of `models/raindrop/` in plain, masked operations.
 
-A trained model works on flat, ragged readings, with sums that ONNX does not have or runs unsafely with several threads.
-This is the same model on a grid (b, t, u), with the trained weights; tests compare the two. Axes as in
+A trained model works on flat, ragged readings, with sums that ONNX lacks or runs unsafely with several threads. This is
+the same model on a grid (b, t, u), with the trained weights; tests compare the two. Axes as in
 `models/raindrop/model.py`, but b and t instead of s.
 """
 
@@ -30,7 +30,7 @@ from raindrop.models.raindrop.temporal import TemporalAttention, TemporalMean
 
 
 def require_exportable(model: Raindrop) -> None:
-    """Raise a ConfigError for settings that the core does not have."""
+    """Raise a ConfigError for settings that the core does not support."""
     config = model.config
     refused = {
         'model.graph.senders = "embedded"': config.graph.senders == "embedded" and config.ablation.messages,
@@ -83,7 +83,7 @@ def embed(model: Raindrop, batch: GridBatch) -> Tensor:
 
 
 def pass_messages(model: Raindrop, batch: GridBatch, h: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
-    """Eq. 1-3: embeddings (b, t, v, d) after all layers, and where there are any."""
+    """Eq. 1-3: embeddings (b, t, v, d) after all layers, and where they exist."""
     observed, uses_edges = batch.observed, model.config.ablation.edge_weights
     edges = model.initial_graph.known
     if edges is not None:
@@ -156,7 +156,7 @@ def receive_nearby(
     age, wait = time[..., None] - times_at(time, previous), times_at(time, following) - time[..., None]
     share = torch.where(before & after, age / (age + wait), (~before).double()).to(h.dtype)
     age, wait = (
-        torch.where(has, x.clamp_min(0.0) / layer.interval, torch.inf).to(h.dtype)  # below 0 only where nothing is read
+        torch.where(has, x.clamp_min(0.0) / layer.interval, torch.inf).to(h.dtype)  # negative only without readings
         for x, has in ((age, before), (wait, after))
     )
 
@@ -192,14 +192,14 @@ def receive_nearby(
 
 
 def _evidence(age: Tensor, decay: Tensor) -> Tensor:
-    """(b, t, u, k) weights by age (b, t, u); 0 where it is infinite."""
+    """(b, t, u, k) weights by age (b, t, u); 0 if it is infinite."""
     present = age < torch.inf
     log_age = torch.where(present, age, 0.0).log1p()
     return torch.exp(-decay * log_age[..., None]) * present[..., None]
 
 
 def _average_up_to(layer: NearbyMessages, batch: GridBatch, content: Tensor, rounds: int) -> Tensor:
-    """(b, t, u, kj) decaying averages of contents up to each reading; 0 where there is no reading."""
+    """(b, t, u, kj) decaying averages of contents up to each reading; 0 if there is no reading."""
     decay = decay_since_row_before(batch.time, layer.interval, layer.scales)[..., None]  # (b, t, u, k, 1)
     content = content.reshape(*content.shape[:3], len(layer.scales), layer.rank)
     counts = batch.observed[..., None, None].to(content.dtype).expand(*content.shape[:4], 1)
@@ -242,7 +242,7 @@ def _weighted_sum(h: Tensor, p: Tensor, weight: Tensor) -> Tensor:
 
 
 class GridSummaries(nn.Module):
-    """`SensorSummaries` of a grid."""
+    """`SensorSummaries` on a grid."""
 
     mean: Tensor
     scale: Tensor
@@ -254,7 +254,7 @@ class GridSummaries(nn.Module):
         self.register_buffer("scale", learned.scale.clone())
 
     def forward(self, batch: GridBatch) -> Summarised:
-        """Scaled, 0 for sensors without readings."""
+        """The scaled summaries, 0 for sensors without readings."""
         value, observed = batch.value, batch.observed
         T, rows = observed.shape[1], torch.arange(observed.shape[1]).view(1, -1, 1)
         time = self.clock(batch.time, like=value)  # (b, t)

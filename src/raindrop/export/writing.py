@@ -1,4 +1,4 @@
-"""Writing an export: the core as model.onnx or model.pt2, its description, and the reader beside it."""
+"""Write an export: the core as model.onnx or model.pt2, its description, and the reader."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def export_model(
     format: Format = "onnx",
     max_times: int = MAX_TIMES,
 ) -> Path:
-    """Write a folder with which a fitted model, or the one in a run's folder, is used without raindrop and torch.
+    """Write a folder to use a fitted model, or the one in a run's folder, without raindrop and torch.
 
-    It has model.onnx (or model.pt2, a program of torch.export), model.json and reader.py, which needs NumPy and ONNX
-    Runtime alone. `max_times` is the largest number of timestamps of a sample; a larger one makes the model slower.
+    It contains model.onnx (or model.pt2, a program of torch.export), model.json and reader.py, which only needs NumPy
+    and ONNX Runtime. `max_times` is the maximum number of timestamps of a sample; a larger one makes the model slower.
     """
     check_choice(format, Format, "format")
     if not 1 <= max_times <= 1 << 20:
@@ -83,8 +83,8 @@ class Exported(nn.Module):
             self.core = QueryCore(network, rounds)
         else:
             raise ConfigError(
-                f"A {type(estimator).__name__} of the model '{estimator.model}' cannot be exported; what can be are "
-                "classifiers, regressors and imputers of the model 'raindrop'."
+                f"A {type(estimator).__name__} of the model '{estimator.model}' cannot be exported; only "
+                "classifiers, regressors and imputers of the model 'raindrop' can be."
             )
         self.predict = Predictions(estimator.task_)
         self.inputs = QUERY_INPUTS if isinstance(self.core, QueryCore) else INPUTS
@@ -114,7 +114,7 @@ class Exported(nn.Module):
 
 
 def describe(estimator: Estimator, format: str, max_times: int) -> dict[str, Any]:
-    """What the reader must know beside the core, and where it comes from."""
+    """What the reader needs to know besides the core, and its origin."""
     task = estimator.task_
     about: dict[str, Any] = {
         "kind": "queries" if isinstance(estimator, Imputer) else "samples",
@@ -134,7 +134,7 @@ def describe(estimator: Estimator, format: str, max_times: int) -> dict[str, Any
 
 
 def _calibration(estimator: Estimator) -> dict[str, Any] | None:
-    """How probabilities are calibrated; of several labels, each by itself."""
+    """The calibration of probabilities; for several labels, one for each."""
     if isinstance(estimator, Classifier):
         return estimator.calibrator_.to_dict()
     if isinstance(estimator, MultiLabelClassifier) and estimator.calibrate != "none":
@@ -176,7 +176,7 @@ def _require_onnx() -> None:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Without the notes of the tracer about its own parts and about optional packages."""
+    """Silence the tracer's notes about its own parts and about optional packages."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
     before = [logger.level for logger in loggers]
     for logger in loggers:

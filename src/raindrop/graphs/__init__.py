@@ -1,4 +1,4 @@
-"""Sensor graphs: the graphs themselves, how they are exported, compared with each other and tested."""
+"""Sensor graphs: the graphs themselves, exporting, comparing and testing them."""
 
 from raindrop.graphs.class_differences import ClassGraphs
 from raindrop.graphs.graph import SensorGraph, SensorGraphs

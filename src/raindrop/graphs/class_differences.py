@@ -1,6 +1,6 @@
-"""Class graphs: the graph of each class of a labelled table, how they differ, and with what evidence.
+"""Class graphs: the graph of each class of a labelled table, how they differ, and the evidence for it.
 
-What is compared are effects of sender u on receiver v, measured without sight of labels: how much worse each hidden
+The comparison is of effects of sender u on receiver v, measured without using labels: how much worse each hidden
 reading of v is predicted without u. They are summed by sample; labels are then permuted over samples or whole groups.
 """
 
@@ -26,10 +26,10 @@ from raindrop.graphs.permutation import CHUNK, permuted_masks
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 FIRST = 1000  # permutations of every edge
-ENOUGH = 20  # permutations with as large a difference: more of them would not make p small
+ENOUGH = 20  # stop after this many permutations with as large a difference: p cannot become small
 PER_TEST = 40  # permutations for each test, so that a single edge can have a small q
 MAX_PERMUTATIONS = 200_000
-MIN_SAMPLES = 5  # of each class with a hidden reading of the receiver
+MIN_SAMPLES = 5  # minimum per class, with a hidden reading of the receiver
 EVIDENCE = {
     "class": pl.String,
     "sender": pl.String,
@@ -62,25 +62,25 @@ class ClassGraphs:
     evidence: pl.DataFrame
     """Every test, smallest p first: class, sender, receiver, difference, in_class, in_others, p, q, recurs, found.
 
-    recurs: the share of the models with other seeds in which q is as small and the sign the same; null without any.
+    recurs: the share of the models with other seeds that have as small a q and the same sign; null if there are none.
     found: whether the pair is an edge of `differences`: q is small, it recurs with every seed, and it is an edge of the
     graph of at least one class. (A sender that helps in no class can still mislead a model more in one of them.)
     """
     q: float
     """The largest q-value of an edge of `differences`."""
     stability: dict[Any, Stability]
-    """By label, how far models with other seeds have the same differences, over all edges; empty without any."""
+    """By label: how well models with other seeds agree on the differences, over all edges; empty if there are none."""
     num_other_seeds: int = 0
 
     @property
     def difference(self) -> SensorGraph:
-        """Of two classes: the second minus the first, only edges with evidence."""
+        """With two classes: the second minus the first, only edges with evidence."""
         if len(self.differences) > 1:
             raise ConfigError(f"There are {len(self.differences)} classes; `differences` has one graph for each.")
         return next(iter(self.differences.values()))
 
     def describe_stability(self) -> str:
-        """Whether other seeds give the same differences, in a sentence or two."""
+        """One or two sentences on whether models with other seeds find the same differences."""
         if not self.num_other_seeds:
             return (
                 "Not compared with models of other seeds, so an edge may be an accident of this one. "
@@ -93,7 +93,7 @@ class ClassGraphs:
         return f"Compared with {others} of other seeds: {len(found) - len(lost)} of {len(found)} differences {end}"
 
     def write_evidence(self, path: str | os.PathLike[str]) -> Path:
-        """Write every test as .parquet or .csv."""
+        """Write all tests as .parquet or .csv."""
         return write_frame(self.evidence, path)
 
 
@@ -109,11 +109,11 @@ def compare_classes(
 ) -> ClassGraphs:
     """Test every edge for a difference between each class and all others.
 
-    effects: of the model, then of models with other seeds; labels and group (n,): of each sample. permutations: at
-    most so many, forty for each test where not given.
+    effects: of the model, then of models with other seeds; labels and group (n,): of each sample. permutations: the
+    maximum number, by default forty for each test.
     """
     if not 0 < q < 1:
-        raise ConfigError(f"q={q!r}: the share of false edges to allow lies between 0 and 1, such as 0.05.")
+        raise ConfigError(f"q={q!r}: the share of false edges to allow must lie between 0 and 1, such as 0.05.")
     classes, sizes = np.unique(labels, return_counts=True)
     if len(classes) < 2:
         raise DataError("A comparison of classes needs samples of at least two; all labels are the same.")
@@ -152,7 +152,7 @@ def _in_a_class(evidence: pl.DataFrame, graphs: Mapping[Any, SensorGraph]) -> pl
 
 
 def _recurs(own: pl.DataFrame, others: Sequence[pl.DataFrame], q: float) -> pl.Series:
-    """(tests,) the share of the others in which q is as small and the difference has the same sign."""
+    """(tests,) the share of the other models in which q is as small and the difference has the same sign."""
     if not others:
         return pl.Series([None] * len(own), dtype=pl.Float64)
     keys, same = ["class", "sender", "receiver"], np.zeros(len(own))
@@ -189,7 +189,7 @@ def _tests(
     permutations: int,
     rng: np.random.Generator,
 ) -> pl.DataFrame:
-    """Every edge of one comparison, with p."""
+    """All edges of one comparison, with p."""
     M = len(effects.sensors)
     read = effects.count > 0
     testable = (read[selected].sum(0) >= MIN_SAMPLES) & (read[~selected].sum(0) >= MIN_SAMPLES)
@@ -220,10 +220,10 @@ def _tests(
 def _statistic(
     masks: NDArray[np.float32], total: NDArray[np.float32], count: NDArray[np.float32]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """(permutation, edge) difference of the mean effects by its standard error, and the two means.
+    """(permutation, edge) difference of the mean effects divided by its standard error, and the two means.
 
-    By its error, so that a class whose effects only vary more is not taken for one with another mean. The error is over
-    samples, of a mean over readings: a sample with many hidden readings counts more.
+    Dividing by the error avoids mistaking a class whose effects only vary more for one with another mean. The error is
+    over samples, of a mean over readings: a sample with many hidden readings counts more.
     """
     products = total * total, total * count, count * count
     means, variances = [], []
@@ -250,7 +250,7 @@ def _as_graph(frame: pl.DataFrame, sensors: tuple[str, ...], label: Any) -> Sens
 
 
 def _no_difference(evidence: pl.DataFrame, kept: pl.DataFrame, label: Any, q: float) -> str:
-    """Why a difference has no edges."""
+    """The reason why a difference has no edges."""
     tested = evidence.filter(pl.col("class") == str(label))
     if not len(tested):
         return "no receiver has hidden readings in enough samples of both sides; use a table with more samples"

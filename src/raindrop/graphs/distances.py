@@ -21,8 +21,8 @@ class Distances:
     """Mean Euclidean distance between graphs, within each class and across classes: (mean, std) over draws.
 
     `energy` is the energy distance 2 across - within - within, of one more draw without replacement. It is 0 if the
-    classes have the same distribution of graphs, and larger if not; `p` is its permutation p-value. `within` below
-    `across` alone shows little: a class whose graphs only vary less also has it.
+    classes have the same distribution of graphs and positive otherwise; `p` is its permutation p-value. `within` below
+    `across` alone shows little: it also occurs if the graphs of one class only vary less.
     """
 
     within: dict[Any, tuple[float, float]]
@@ -30,7 +30,7 @@ class Distances:
     energy: float
     p: float
     samples_per_class: int
-    """In each draw."""
+    """The number of samples in each draw."""
 
     def frame(self) -> pl.DataFrame:
         """Columns: comparison, distance, std."""

@@ -11,7 +11,7 @@ WEIGHTS_REASON = "no sensor has a reading, or every edge was pruned"
 
 
 def no_shared_times_reason(table: EventTable) -> str:
-    """Why no two sensors can be compared at the same time; an empty string where some can be."""
+    """Why no two sensors can be compared at the same time; an empty string if some can be."""
     if len(table.sensors) < 2:
         return "the table has only one sensor"
     if not table.num_readings:

@@ -20,7 +20,7 @@ def difference_test(
 ) -> pl.DataFrame:
     """Test each edge between different sensors for a difference between the samples in `mask` and the others.
 
-    groups: one for each sample, such as the person it is of; samples of a group are permuted together.
+    groups: one for each sample, such as the person it belongs to; samples of a group are permuted together.
 
     `weight` is the mean weight of the selected samples minus that of the others. p is the two-sided p-value of a
     permutation test (1 for an edge with the same weight in all samples); the smallest possible p is
@@ -39,7 +39,7 @@ def difference_test(
     centred = (weights - weights.mean(0)).astype(np.float32)
 
     def size(masks: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(permutation, edge) absolute differences; centred weights sum to 0, so that one side determines them."""
+        """(permutation, edge) absolute differences; centred weights sum to 0, so that one side is enough."""
         share = masks.mean(1, keepdims=True)
         larger: NDArray[np.float32] = np.abs(masks @ centred) / (share * (1 - share) * len(graphs))
         return larger
@@ -74,7 +74,7 @@ def difference_test(
 
 @dataclass(frozen=True)
 class Stability:
-    """How far several estimates of the same graph agree, such as those from other seeds or other samples."""
+    """How well several estimates of the same graph agree, for example from other seeds or other samples."""
 
     rank_correlation: float
     """Spearman correlation of the weights of all edges between different sensors, mean over pairs of graphs."""
@@ -83,7 +83,7 @@ class Stability:
     expected_overlap: float
     """`overlap` of unrelated graphs."""
     edges: pl.DataFrame
-    """sender, receiver, share (of the graphs with this edge among their top edges), weight (mean), std, same_sign."""
+    """sender, receiver, share (of graphs with this edge among their top edges), weight (mean), std, same_sign."""
     stable: bool
     reason: str
     """The result in one sentence, to print beside a plot."""
@@ -94,7 +94,7 @@ def stability(
 ) -> Stability:
     """Compare graphs that should agree: of models trained with different seeds, or of `bootstrap`.
 
-    They are stable where both the rank correlation and the overlap of the `top` edges reach their minimum.
+    They are stable if both the rank correlation and the overlap of the `top` edges reach their minimum.
     """
     if len(graphs) < 2:
         raise DataError(f"Stability compares several graphs; there is {len(graphs)}. Train with two or more seeds.")
@@ -139,7 +139,7 @@ def stability(
 
 
 def _rank_correlations(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(graph, graph) Spearman correlation of rows; 0 with a row that is constant, where it is not defined."""
+    """(graph, graph) Spearman correlation of rows; 0 for a constant row, for which it is undefined."""
     ranks = stats.rankdata(weights, axis=1)
     varying = np.flatnonzero(np.ptp(ranks, axis=1) > 0)
     correlation = np.zeros((len(weights), len(weights)))
@@ -153,7 +153,7 @@ def bootstrap(
 ) -> list[SensorGraph]:
     """Mean graphs of bootstrap samples; with a mask, differences between the selected samples and the others.
 
-    They show how much a graph depends on the choice of samples, not how much it depends on the training run.
+    They show how much a graph depends on the choice of samples, not on the training run.
     """
     if draws < 1 or not len(graphs):
         raise ConfigError(f"A bootstrap needs at least 1 draw and 1 sample, not {draws} and {len(graphs)}.")

@@ -1,4 +1,4 @@
-"""Writing a sensor graph for other programs. Sensor names are kept as they are, and every write is atomic."""
+"""Write a sensor graph for other programs. Sensor names are kept unchanged, and every write is atomic."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ WRITERS: dict[str, Writer] = {
 
 
 def write_frame(frame: pl.DataFrame, path: str | os.PathLike[str]) -> Path:
-    """Write a frame as Parquet or CSV, chosen by the ending of `path`."""
+    """Write a frame as Parquet or CSV, depending on the suffix of `path`."""
     write = writer_for(path, {".parquet": frame.write_parquet, ".csv": partial(write_csv, frame)})
     with atomic_file(path) as temporary:
         write(temporary)
@@ -112,7 +112,7 @@ def write_frame(frame: pl.DataFrame, path: str | os.PathLike[str]) -> Path:
 
 
 def writer_for(path: str | os.PathLike[str], writers: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
-    """The writer for the ending of `path`; an unknown ending is an error that suggests one."""
+    """The writer for the suffix of `path`; an unknown suffix raises and suggests a known one."""
     ending = Path(path).suffix.lower()
     if ending not in writers:
         raise DataError(f"{path}: cannot write files ending in '{ending}'; {suggest(ending, writers)}")

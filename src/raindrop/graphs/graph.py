@@ -36,7 +36,7 @@ class SensorGraph:
     weights: NDArray[np.float32]
     name: str = ""
     empty_reason: str = ""
-    """Why there are no edges between different sensors, to print where there are none; see `describe_empty`."""
+    """Why there are no edges between different sensors, printed if there are none; see `describe_empty`."""
 
     def __post_init__(self) -> None:
         shape = (len(self.sensors),) * 2
@@ -54,7 +54,7 @@ class SensorGraph:
         return f"<div><strong>{escape(repr(self))}</strong>{shown}</div>"
 
     def _shown_edges(self) -> pl.DataFrame:
-        """What a notebook shows."""
+        """The edges that a notebook shows."""
         return self.top(SHOWN)
 
     @property
@@ -63,7 +63,7 @@ class SensorGraph:
         return not self._between().any()
 
     def describe_empty(self) -> str:
-        """One sentence saying that the graph has no edges, and why; an empty string where it has edges."""
+        """One sentence saying that the graph has no edges, and why; an empty string if it has edges."""
         if not self.is_empty:
             return ""
         return f"There are no edges between sensors: {self.empty_reason or 'every weight is 0'}."
@@ -123,7 +123,7 @@ class SensorGraph:
     def __sub__(self, other: SensorGraph) -> SensorGraph:
         """The difference of two graphs of the same sensors."""
         if other.sensors != self.sensors:
-            raise DataError("Only graphs of the same sensors have a difference.")
+            raise DataError("Only graphs of the same sensors can be subtracted.")
         reason = self.empty_reason if self.is_empty and other.is_empty else "the two graphs are the same"
         return SensorGraph(self.sensors, self.weights - other.weights, f"{self.name} - {other.name}", reason)
 
@@ -132,7 +132,7 @@ class SensorGraph:
         return network(self.sensors, self.weights, self.name, include_self=include_self)
 
     def write(self, path: str | os.PathLike[str]) -> Path:
-        """Write all edges to a file, atomically; its ending chooses the format.
+        """Write all edges to a file, atomically; the suffix chooses the format.
 
         .parquet: the edges (sender, receiver, weight); .csv: the adjacency matrix, row u to column v; .graphml: for
         NetworkX, Gephi, yEd, igraph; .cyjs: for Cytoscape and Cytoscape.js.
@@ -204,14 +204,14 @@ class SensorGraphs(Mapping[str, SensorGraph]):
         return replace(self.mean(selected) - self.mean(~selected), name=name)
 
     def check_labels(self, labels: ArrayLike) -> NDArray[Any]:
-        """`labels` as an array, once it is known to have one entry per sample."""
+        """`labels` as an array; raises unless there is one per sample."""
         array = np.asarray(labels)
         if array.shape != (len(self),):
             raise DataError(f"There are {len(self):,} graphs, but labels of shape {array.shape}: give one per sample.")
         return array
 
     def check_mask(self, mask: ArrayLike) -> NDArray[np.bool_]:
-        """`mask` as an array, once it is known to have one boolean per sample and to split them into two groups."""
+        """`mask` as an array; raises unless it has one boolean per sample and selects some samples but not all."""
         selected = self.check_labels(mask)
         if selected.dtype != bool:
             raise DataError(

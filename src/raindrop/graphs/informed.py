@@ -1,4 +1,4 @@
-"""`sensor_graph`: which sensors inform which, at which lag, how much and with what evidence; from readings alone."""
+"""`sensor_graph`: which sensors inform which, at what lag, how much and with what evidence; from readings alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from raindrop.graphs.same_time import SameTime, same_time
 from raindrop.hardware import limit_threads
 from raindrop.table.event_table import EventTable
 
-MIN_EXPLAINED = 0.1  # where others explain less of a receiver, weights are shares of this instead
+MIN_EXPLAINED = 0.1  # weights are shares of at least this much of a receiver's error
 EVIDENCE = {
     "sender": pl.String,
     "receiver": pl.String,
@@ -42,20 +42,20 @@ class InformedGraph(SensorGraph):
     """Which sensors inform which: edges with evidence.
 
     The weight of u -> v is u's share of what other sensors explain of v (of at least a tenth of v's error, so that
-    noise about a sensor that nobody informs stays small). Edges without evidence have weight 0.
+    noise stays small for a sensor that no other informs). Edges without evidence have weight 0.
     """
 
     evidence: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=EVIDENCE))
     """Every test, smallest p first: sender, receiver, kind, lag, gain, low, high, p, q.
 
-    kind "lagged": u's past helps to predict v's next reading beyond v's own past and that of all others; the edge has
-    a direction, and `lag` is when u informs best, in the table's unit of time (0: u's latest reading). kind "same
-    time": u and v move together beyond what anybody's past predicts; listed both ways, without direction, lag 0.
-    gain: how much lower v's squared error is with u than without, as a share of its error from its own past alone,
-    with a 95 % interval (low, high).
+    kind "lagged": u's past helps to predict v's next reading beyond v's own past and that of all others; the edge has a
+    direction, and `lag` is the lag at which u is most informative, in the table's time unit (0: u's latest reading).
+    kind "same time": u and v move together beyond what the past of any sensor predicts; listed in both directions, with
+    lag 0. gain: how much lower v's squared error is with u than without, as a share of its error from its own past
+    alone, with a 95 % interval (low, high).
     """
     scores: Floats = field(default_factory=lambda: np.zeros((0, 0)))
-    """(u, v) the weights of all pairs, whether or not there is evidence; to rank pairs."""
+    """(u, v) the weights of all pairs, with or without evidence; to rank pairs."""
     untested: tuple[str, ...] = ()
     """Sensors with too few readings to be a receiver."""
 
@@ -63,9 +63,9 @@ class InformedGraph(SensorGraph):
         return self.edge_evidence().head(SHOWN)
 
     def ranking(self, kind: Literal["all", "lagged"] = "all") -> SensorGraph:
-        """The graph of all pairs, also those without evidence; only to compare with known edges.
+        """The graph of all pairs, including those without evidence; only to compare with known edges.
 
-        "lagged" ranks by the gain of the sender's past alone, which has a direction; it can be negative.
+        "lagged" ranks by the gain from the sender's past alone, which has a direction; it can be negative.
         """
         weights = self.scores.astype(np.float32)
         if kind == "lagged":
@@ -75,7 +75,7 @@ class InformedGraph(SensorGraph):
             for sender, receiver, gain in lagged.select("sender", "receiver", "gain").iter_rows():
                 weights[position[sender], position[receiver]] = gain
         elif kind != "all":
-            raise ConfigError(f"kind='{kind}': 'all' or 'lagged'.")
+            raise ConfigError(f"kind='{kind}': must be 'all' or 'lagged'.")
         return SensorGraph(self.sensors, weights, f"{self.name}, all pairs")
 
     def edge_evidence(self) -> pl.DataFrame:
@@ -101,10 +101,10 @@ def sensor_graph(
     """The graph of which sensors inform which, with evidence. Needs no labels and no trained model.
 
     An edge is kept if its q-value (Benjamini-Hochberg, over all tests of the table) is at most `q`. See `InformedGraph`
-    for what an edge says, and docs/graphs.md for how it is computed. progress: called with the number of receivers
-    that are done, and of all.
+    for what an edge means, and docs/graphs.md for how it is computed. progress: called with the number of receivers
+    done and the total.
     """
-    with limit_threads(None):  # the matrices are small: threads would wait for one another
+    with limit_threads(None):  # the matrices are small: more threads only wait for each other
         return _sensor_graph(checked_table(table, q, seed), q, seed, name, progress)
 
 
@@ -127,11 +127,11 @@ def _sensor_graph(
 
 
 def checked_table(table: EventTable, q: float, seed: int) -> EventTable:
-    """The measured readings, samples in the order of their ids; an error where there can be no graph."""
+    """The measured readings, with samples sorted by id; raises if no graph can be computed."""
     if not isinstance(table, EventTable):
-        raise DataError(f"A sensor graph is of an EventTable, not of {type(table).__name__}.")
+        raise DataError(f"A sensor graph needs an EventTable, not {type(table).__name__}.")
     if not isinstance(q, (int, float)) or not 0 < q < 1:
-        raise ConfigError(f"q={q!r}: the share of false edges to allow lies between 0 and 1, such as 0.05.")
+        raise ConfigError(f"q={q!r}: the share of false edges to allow must lie between 0 and 1, such as 0.05.")
     check_seed(seed)
     table = table.measured()
     if not table.num_readings:
@@ -159,7 +159,7 @@ def _graph(
     by_chance = np.concatenate([each.by_chance for each in found if each is not None])
     p_lagged = _p_values(statistic, by_chance, two_sided=False)
     p_together = _p_values(together.statistic, together.by_chance, two_sided=True)
-    left = 1 - past_explains  # of v's error, after the past of all sensors
+    left = 1 - past_explains  # share of v's error that the past of all sensors leaves
     same = together.gain * left
     q_lagged, q_together = _q_values(p_lagged, p_together)
     kept = (q_lagged <= q) | (q_together <= q)
@@ -180,9 +180,9 @@ def _graph(
 
 
 def _believed(gain: Floats, p: Floats) -> Floats:
-    """Gains of tests of this kind, smaller the more of the tests up to this p-value are false.
+    """Gains, shrunk by the estimated share of false tests up to their p-value.
 
-    Where the past of sensors informs in general, a p-value of 0.1 is most likely of a true edge, elsewhere of chance.
+    If the past of sensors informs in general, a p-value of 0.1 is most likely a true edge, otherwise chance.
     """
     tested = np.isfinite(p)
     doubt = np.ones(p.shape)
@@ -193,7 +193,7 @@ def _believed(gain: Floats, p: Floats) -> Floats:
 
 
 def _p_values(statistic: Floats, by_chance: Floats, *, two_sided: bool) -> Floats:
-    """One p-value for each statistic: of Student's t, wider if senders that were dealt anew vary more than that."""
+    """One p-value for each statistic, from Student's t, made wider if the statistics of surrogates vary more."""
     by_chance = by_chance[np.isfinite(by_chance)]
     shift, scale = 0.0, 1.0
     freedom = BLOCKS - 1
@@ -210,7 +210,7 @@ def _p_values(statistic: Floats, by_chance: Floats, *, two_sided: bool) -> Float
 
 
 def _q_values(lagged: Floats, together: Floats) -> tuple[Floats, Floats]:
-    """Benjamini-Hochberg over all tests; a pair at the same time is one test. NaN where there was none."""
+    """Benjamini-Hochberg over all tests; a pair at the same time is one test. NaN where there was no test."""
     upper = np.triu(np.isfinite(together), 1)
     one_way = np.isfinite(lagged)
     p = np.concatenate([lagged[one_way], together[upper]])

@@ -19,7 +19,7 @@ from raindrop.table.event_table import EventTable
 
 
 def labelled_samples(table: EventTable) -> EventTable:
-    """The samples of a table that have a label; an error where there are no two classes."""
+    """The samples of a table that have a label; raises if there are fewer than two classes."""
     known = table.labelled
     if table.roles.label is not None and not known.any():
         raise DataError(f"No sample has a label in column '{table.roles.label}', so there are no classes to compare.")
@@ -40,9 +40,9 @@ def class_graphs(
     """The graph of each class of a labelled table and how they differ; no model is needed.
 
     Each class has its own `sensor_graph`. For the difference, one regression for all samples predicts each sensor from
-    the past of all, without sight of labels; an edge differs where its sender helps in one class more than in the
-    others. Labels are permuted over samples, or over whole groups. Edges at the same time are in the graphs of the
-    classes, but only lagged ones are compared. progress: called with what is done, and all there is to do.
+    the past of all, without using labels; an edge differs if its sender helps more in one class than in the others.
+    Labels are permuted over samples, or over whole groups. Edges at the same time are in the graphs of the classes, but
+    only lagged ones are compared. progress: called with the number of steps done and the total.
     """
     table = labelled_samples(checked_table(table, q, seed))
     labels, group, past = np.asarray(table.labels), table_groups(table), Past.of(table)

@@ -17,36 +17,36 @@ from raindrop.graphs.past import Floats, Rows
 from raindrop.graphs.receiver import Receiver
 from raindrop.graphs.ridge import Regression
 
-FEW_ROWS = CHUNK  # of more, so many choose the senders
-LAG_ROWS = 8_000  # and so many the lags
-MAX_SENDERS = 24  # in one regression: those that inform most on their own
-MAX_SCREENED = 2 * MAX_SENDERS  # of more, those whose values are most correlated are looked at
+FEW_ROWS = CHUNK  # at most this many rows choose the senders
+LAG_ROWS = 8_000  # and at most this many the lags
+MAX_SENDERS = 24  # in one regression: those that are most informative on their own
+MAX_SCREENED = 2 * MAX_SENDERS  # maximum number screened: those with the highest correlations
 PENALTIES = 10.0 ** np.arange(-3.0, 0.6, 0.5)  # per row
-MIN_STATISTIC = 1.5  # below, a sender is no edge, and its lag is of no interest
-DEALT = 6  # senders of each receiver whose readings are dealt anew
+MIN_STATISTIC = 1.5  # with less, a sender is not an edge, so its lag is not computed
+SURROGATES = 6  # senders of each receiver that are also tested with surrogates
 
 
 @dataclass(frozen=True, eq=False)
 class Lagged:
-    """What the regression of one receiver found, by sender; NaN for senders that were not tested."""
+    """Results of the regression of one receiver, by sender; NaN for senders that were not tested."""
 
     gain: Floats  # (u,) how much lower the error is with u, as a share of the error from v's own past alone
     error: Floats  # (u,) its standard error
     statistic: Floats  # (u,) gain / error
-    by_chance: Floats  # (k,) the statistic of senders whose readings were dealt anew
-    lag: Floats  # (u,) at which u informs best, in units of time
+    by_chance: Floats  # (k,) the statistics of surrogates
+    lag: Floats  # (u,) at which u is most informative, in units of time
     explained: float  # by all senders together
     residual: Floats  # (n,) of the rows, standardised readings minus what the past predicts, weighted
     rows: Rows
-    gain_sums: Floats  # (samples, u) the gain summed over the rows of each sample; no rows where not asked for
+    gain_sums: Floats  # (samples, u) the gain summed over the rows of each sample; empty unless requested
 
 
 def compare_senders(receiver: Receiver, *, by_sample: bool = False) -> Lagged:
-    """Every sender; `by_sample` also sums its gains over the rows of each sample."""
+    """Test every sender; `by_sample` also sums its gains over the rows of each sample."""
     M, v, rng = receiver.past.num_sensors, receiver.sensor, np.random.default_rng([receiver.seed, receiver.sensor])
     senders = _screened(receiver.smaller(FEW_ROWS), [u for u in range(M) if u != v])
-    dealt = [senders[at] for at in sorted(rng.permutation(len(senders))[:DEALT].tolist())]
-    design = Design(receiver, senders, dealt, rng)
+    surrogates = [senders[at] for at in sorted(rng.permutation(len(senders))[:SURROGATES].tolist())]
+    design = Design(receiver, senders, surrogates, rng)
     sums, every = design.own_sums, design.sums
     penalty, full, solutions = sums.best(PENALTIES)
     _, base, own_solutions = sums.best(PENALTIES, (design.sensors == v).all(1))
@@ -56,12 +56,12 @@ def compare_senders(receiver: Receiver, *, by_sample: bool = False) -> Lagged:
     gain, error, statistic, lag = (np.full(M, np.nan) for _ in range(4))
     for u in senders:
         gain[u], error[u], statistic[u] = _summary(losses[u] - full, base)
-    chance = every.losses(np.stack([every.system.solve(penalty, design.dealt_only(u)) for u in dealt]))
-    by_chance = [_summary(losses[u] - each, each)[2] for u, each in zip(dealt, chance, strict=True)]
+    chance = every.losses(np.stack([every.system.solve(penalty, design.with_surrogate(u)) for u in surrogates]))
+    by_chance = [_summary(losses[u] - each, each)[2] for u, each in zip(surrogates, chance, strict=True)]
     strong = [u for u in senders if statistic[u] > MIN_STATISTIC]
     if strong and len(receiver.rows) <= FEW_ROWS:
         lag[strong] = design.best_lags(ridge, strong)
-    elif strong and (few := receiver.smaller(LAG_ROWS)) is not receiver:  # else a few rows alone have other values
+    elif strong and (few := receiver.smaller(LAG_ROWS)) is not receiver:  # itself if those few rows would be constant
         few_design = Design(few, senders, [], rng)
         lag[strong] = few_design.best_lags(few_design.ridge(penalty), strong)
     residual = _residual(receiver, design.predicted(sums, solutions if full.sum() < base.sum() else own_solutions))
@@ -77,9 +77,9 @@ def compare_senders(receiver: Receiver, *, by_sample: bool = False) -> Lagged:
 
 
 def _residual(receiver: Receiver, predicted: Floats) -> Floats:
-    """(n,) readings minus their prediction out of fold; the readings themselves where that is no better.
+    """(n,) readings minus their out-of-fold prediction; the readings themselves if that is no better.
 
-    Weighted: after a long gap a residual is larger, and says less about who moved with whom.
+    Weighted: after a long gap a residual is larger, and less informative about which sensors move together.
     """
     residual: Floats = receiver.target - predicted
     value: Floats = (receiver.value - receiver.value.mean()) * receiver.weight
@@ -87,7 +87,7 @@ def _residual(receiver: Receiver, predicted: Floats) -> Floats:
 
 
 def _screened(receiver: Receiver, senders: list[int]) -> list[int]:
-    """The senders that inform most on their own, strongest first."""
+    """The most informative senders on their own, strongest first."""
     own_past = receiver.scale(receiver.own_past)
     own = Regression.of(own_past, receiver.target, receiver.folds)
     left = receiver.target - own.predicted(own.solve(0.01))
@@ -102,7 +102,7 @@ def _screened(receiver: Receiver, senders: list[int]) -> list[int]:
 
 
 def _most_correlated(receiver: Receiver, senders: list[int], left: Floats) -> list[int]:
-    """The senders whose earlier values, or their squares, are most correlated with what v's own past leaves."""
+    """The senders whose earlier values, or their squares, correlate most with what v's own past does not explain."""
     left = left / np.sqrt((left**2).sum())
     score = np.zeros(receiver.past.num_sensors)
     for values in receiver.past.on_grid(receiver.rows):  # (n, sensor)
@@ -113,7 +113,7 @@ def _most_correlated(receiver: Receiver, senders: list[int], left: Floats) -> li
 
 
 def _summary(difference: Floats, base: Floats) -> tuple[float, float, float]:
-    """Mean gain as a share of the base loss, its standard error over blocks, and their ratio."""
+    """Mean gain as a share of the base loss, its standard error over blocks, and the ratio of the two."""
     scale = float(base.mean())
     mean, error = float(difference.mean()), float(difference.std(ddof=1)) / np.sqrt(len(difference))
     return mean / scale, error / scale, mean / max(error, 1e-12 * scale)

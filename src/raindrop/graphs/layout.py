@@ -1,4 +1,4 @@
-"""Where sensors are drawn: on a circle, or on a map where their positions are known."""
+"""Where sensors are drawn: on a circle, or on a map if their positions are known."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def circle_places(number: int) -> NDArray[np.float64]:
 
 
 def table_positions(table: EventTable) -> tuple[pl.DataFrame | None, str]:
-    """The positions that a table has for its sensors (`sensor_columns`), a frame for `sensor_places`; and a note.
+    """The positions of a table's sensors (`sensor_columns`), a frame for `sensor_places`; and a note.
 
-    None where it has none, or not for all sensors; then the note says how many lack one.
+    None if the table has no positions, or not for all sensors; then the note says how many are missing.
     """
     columns = table.sensor_columns
     if not {"x", "y"} <= set(columns.columns):
@@ -42,7 +42,7 @@ def table_positions(table: EventTable) -> tuple[pl.DataFrame | None, str]:
 def sensor_places(sensors: Sequence[str], positions: Any) -> NDArray[np.float64]:
     """(sensor, 2) from a frame with the columns sensor, x and y, moved and scaled to lie between -1 and 1.
 
-    Both axes keep one scale, so that a map stays a map.
+    Both axes have the same scale, so that a map is not distorted.
     """
     frame = to_polars(positions, "positions")
     require_columns(frame, {name: name for name in ("sensor", "x", "y")}, "positions")

@@ -15,10 +15,10 @@ from raindrop.table.event_table import EventTable
 from raindrop.table.queries import spans
 
 LAGS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)  # in typical intervals
-CLIP = 5.0  # standard deviations; readings beyond count as this
-MEMORIES = (0.3, 0.6, 1.2, 2.5, 5.0, 10.0, 20.0, 50.0, 200.0)  # in typical intervals, to choose from for each sensor
-MAX_GRID = 100_000  # points of the grid on which many senders are compared at a first look
-MAX_PAIRS = 50_000  # neighbouring readings that choose a sensor's memory
+CLIP = 5.0  # standard deviations; readings are clipped to this
+MEMORIES = (0.3, 0.6, 1.2, 2.5, 5.0, 10.0, 20.0, 50.0, 200.0)  # candidates for each sensor, in typical intervals
+MAX_GRID = 100_000  # maximum number of grid points for screening senders
+MAX_PAIRS = 50_000  # maximum number of consecutive readings used to choose a sensor's memory
 _MIX = tuple(np.uint64(x) for x in (0x9E3779B97F4A7C15, 0xD1342543DE82EF95, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 Floats = NDArray[np.float64]
 Positions = NDArray[np.int64]
@@ -26,7 +26,7 @@ Positions = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Moments of samples: (n,) position of the sample, and time."""
+    """Points in time of samples: (n,) position of the sample, and time."""
 
     sample: Positions
     time: Floats
@@ -41,7 +41,7 @@ class Past:
 
     time: Floats  # (n,) by series, rising within
     value: Floats  # (n,)
-    offsets: Positions  # (sensors x samples + 1,) of series: the samples of the first sensor, then of the next
+    offsets: Positions  # (sensors x samples + 1,) of series: all samples of the first sensor, then of the next
     num_sensors: int
     interval: float  # typical time between two readings of a sensor
     memory: Floats  # (sensor,) how long a reading keeps its value for a forecast, in units of time
@@ -50,7 +50,7 @@ class Past:
 
     @classmethod
     def of(cls, table: EventTable) -> Self:
-        """Of all readings of a table."""
+        """The past of all readings of a table."""
         M, N, rows = len(table.sensors), len(table), table.rows()
         sensor = np.asarray(table.sensor[rows], dtype=np.int64)
         order = np.argsort(sensor, kind="stable")  # rows are in the order of samples and times already
@@ -68,13 +68,13 @@ class Past:
         return cls(time, value, offsets, M, interval, memory, *spans(table))
 
     def readings_of(self, sensor: int) -> tuple[Rows, Floats]:
-        """When a sensor was read, sample by sample, and what it measured."""
+        """When a sensor was read, sample by sample, and the values."""
         count = np.diff(self.offsets[self._series(sensor)])
         own = self._readings(sensor)
         return Rows(np.repeat(np.arange(len(self.first)), count), self.time[own]), self.value[own]
 
     def age(self, sensor: int, rows: Rows) -> Floats:
-        """(n,) time since the sensor's latest earlier reading; infinite where there is none."""
+        """(n,) time since the sensor's latest earlier reading; infinite if there is none."""
         start, latest = self._latest(sensor, rows)
         known = latest >= start
         return np.where(known, rows.time - self.time[np.maximum(latest, 0)], np.inf)
@@ -82,8 +82,8 @@ class Past:
     def values(self, sensor: int, rows: Rows, lags: tuple[float, ...] | Floats = LAGS) -> Floats:
         """(n, lags) the sensor's value at each lag before a row, known from its readings strictly before the row.
 
-        Between two such readings it lies on the line between them. After the latest it decays to the mean, 0, as a
-        forecast from that reading alone would; it is 0 where there is no reading.
+        Between two such readings it is interpolated linearly. After the latest it decays to the mean, 0, as a forecast
+        from that reading alone would; it is 0 if there is no reading.
         """
         start, latest = self._latest(sensor, rows)
         known, end = latest >= start, len(self.time) - 1
@@ -105,9 +105,9 @@ class Past:
         return columns
 
     def on_grid(self, rows: Rows) -> Iterator[Floats]:
-        """For each of some lags, (n, sensors) about the values of all sensors that long before a row; for a first look.
+        """For each of some lags, (n, sensors) approximate values of all sensors that long before a row; for screening.
 
-        They are those at the nearest earlier point of a regular grid.
+        They are taken at the nearest earlier point of a regular grid.
         """
         step, first, size, grid = self._grid
         position = np.floor((rows.time - self.first[rows.sample]) / step).astype(np.int64)
@@ -117,7 +117,7 @@ class Past:
 
     @cached_property
     def _grid(self) -> tuple[float, Positions, Positions, Floats]:
-        """Its step, (samples,) the first point and number of points of each sample, (points, sensors) values there."""
+        """The grid's step, (samples,) first point and number of points of each sample, and (points, sensors) values."""
         span = self.last - self.first
         step = max(self.interval / 2, float(span.sum()) / MAX_GRID, 1e-12)
         size = (np.floor(span / step) + 1).astype(np.int64)
@@ -129,7 +129,7 @@ class Past:
         return step, first, size, grid
 
     def _series(self, sensor: int) -> slice:
-        """Of `offsets`, the samples of a sensor, with the end of the last."""
+        """The slice of `offsets` for the samples of a sensor, including the end of the last."""
         return slice(sensor * len(self.first), (sensor + 1) * len(self.first) + 1)
 
     def _readings(self, sensor: int) -> slice:
@@ -137,7 +137,7 @@ class Past:
         return slice(int(bounds[0]), int(bounds[-1]))
 
     def _latest(self, sensor: int, rows: Rows) -> tuple[Positions, Positions]:
-        """(n,) the first reading of the series, and the latest one before the row (one less where there is none)."""
+        """(n,) the first reading of the series, and the latest one before the row (one less if there is none)."""
         series = rows.sample + sensor * len(self.first)
         start, stop = self.offsets[series], self.offsets[series + 1]
         at = np.clip(self._search(sensor, self._keys(rows), "left"), start, stop)
@@ -149,19 +149,19 @@ class Past:
             at = at + ahead - back
 
     def _search(self, sensor: int, key: Floats, side: Literal["left", "right"]) -> Positions:
-        """(n,) where keys belong among the readings of a sensor in all samples; up to the rounding of keys."""
+        """(n,) where to insert keys among the readings of a sensor in all samples; up to the rounding of keys."""
         own = self._readings(sensor)
         found: Positions = own.start + np.searchsorted(self._key[own], key, side)
         return found
 
     def _keys(self, rows: Rows) -> Floats:
-        """(n,) a number that rises with the sample, and with the time within one."""
+        """(n,) a number that increases with the sample, and with time within a sample."""
         keys: Floats = rows.sample * self._stride + (rows.time - self.first[rows.sample])
         return keys
 
     @cached_property
     def _stride(self) -> float:
-        """More than the time from any sample's first reading to its last, and the longest lag."""
+        """Larger than the longest time from a sample's first reading to its last plus the longest lag."""
         return float((self.last - self.first).max()) + 10 * self.interval + 1e-9
 
     @cached_property
@@ -171,7 +171,7 @@ class Past:
         return self._keys(Rows(sample, self.time))
 
     def random_order(self, rows: Rows, seed: int) -> NDArray[np.uint64]:
-        """(n,) random numbers by which to draw rows: the same for all sensors that are read at the same moment."""
+        """(n,) random numbers for drawing rows: the same for all sensors that are read at the same moment."""
         with np.errstate(over="ignore"):
             mixed = rows.time.view(np.uint64) ^ (rows.sample.astype(np.uint64) + np.uint64(seed) * _MIX[0]) * _MIX[1]
             for shift, factor in zip((30, 27), _MIX[2:], strict=True):  # the finaliser of splitmix64
@@ -180,10 +180,10 @@ class Past:
         return order
 
     def drawn(self, sensor: int, usable: Positions, limit: int, seed: int) -> Positions:
-        """Of the usable readings of a sensor, `limit`; every receiver draws the same moments.
+        """`limit` of the usable readings of a sensor; every receiver draws the same moments.
 
-        Half of them are those at which the rarest sensors are read too, so that no pair of a rare and a frequent sensor
-        loses the times it shares; the others are random.
+        Half of them are those at which the rarest sensors are also read, so that a rare and a frequent sensor keep
+        their common times; the others are random.
         """
         rows, _ = self.readings_of(sensor)
         order = self.random_order(Rows(rows.sample[usable], rows.time[usable]), seed)
@@ -193,7 +193,7 @@ class Past:
 
     @cached_property
     def _rarest(self) -> Positions:
-        """(n,) how many readings the rarest sensor has that is read at the same moment as each reading."""
+        """(n,) the number of readings of the rarest sensor that is read at the same moment as each reading."""
         count = np.diff(self.offsets[:: len(self.first)])
         sample = np.repeat(np.tile(np.arange(len(self.first)), self.num_sensors), np.diff(self.offsets))
         order = np.lexsort([self.time, sample])
@@ -204,11 +204,11 @@ class Past:
         rarest[order] = rarity[np.cumsum(new) - 1]
         return rarest
 
-    def dealt_anew(self, rows: Rows, rng: np.random.Generator) -> Rows:
-        """Other moments at which to look a sender up: its readings keep their own order, but not their partner's.
+    def surrogate_rows(self, rows: Rows, rng: np.random.Generator) -> Rows:
+        """Rows at which to look up a surrogate of a sender: its readings keep their order, but not their partners.
 
         In a table of many samples they are those of another sample; in a table of a few long series, those of a moment
-        at least a tenth of the series away, the series taken as a ring.
+        at least a tenth of the series away, with the series treated as circular.
         """
         if len(self.first) >= 10:
             other = _derangement(len(self.first), rng)[rows.sample]
@@ -218,7 +218,7 @@ class Past:
 
 
 def _derangement(number: int, rng: np.random.Generator) -> Positions:
-    """A random order in which nothing stays in its place."""
+    """A random permutation without fixed points."""
     ring = rng.permutation(number)
     partner = np.empty(number, dtype=np.int64)
     partner[ring] = np.roll(ring, 1)
@@ -226,7 +226,7 @@ def _derangement(number: int, rng: np.random.Generator) -> Positions:
 
 
 def _neighbours(series: Positions, time: Floats, value: Floats, own: slice) -> tuple[Floats, Floats, Floats]:
-    """Time between, earlier and later value of neighbouring readings among `own`, those of one sensor."""
+    """Time between, earlier and later value of consecutive readings among `own`, the readings of one sensor."""
     later = own.start + 1 + np.flatnonzero(np.diff(series[own]) == 0)
     later = later[:: max(1, len(later) // MAX_PAIRS)]
     return time[later] - time[later - 1], value[later - 1], value[later]

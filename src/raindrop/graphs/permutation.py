@@ -15,7 +15,7 @@ CHUNK = 500  # permutations per matrix product
 
 
 def group_codes(groups: ArrayLike | None, number: int) -> NDArray[np.int64]:
-    """(samples,) a number for the group of each sample; without groups, each sample is one of its own."""
+    """(samples,) the group number of each sample; without groups, each sample is its own group."""
     if groups is None:
         return np.arange(number)
     array: NDArray[Any] = np.asarray(groups)
@@ -25,7 +25,7 @@ def group_codes(groups: ArrayLike | None, number: int) -> NDArray[np.int64]:
 
 
 def table_groups(table: EventTable) -> NDArray[np.int64]:
-    """(samples,) the same for the group column of a table; a sample without a group is one of its own."""
+    """(samples,) the same for the group column of a table; a sample without a group is its own group."""
     if table.roles.group is None:
         return np.arange(len(table))
     codes = group_or_own_codes(table.samples[table.roles.group])
@@ -35,10 +35,10 @@ def table_groups(table: EventTable) -> NDArray[np.int64]:
 def permuted_masks(
     selected: NDArray[np.bool_], group: NDArray[np.int64], number: int, rng: np.random.Generator
 ) -> NDArray[np.float32]:
-    """(number, samples) which samples are selected after their labels were permuted, 1 or 0.
+    """(number, samples) 1 for samples that are selected after a permutation of the labels, else 0.
 
-    Samples of a group are not independent of each other. A group whose samples are all selected, or all not, keeps them
-    together: such groups exchange their labels. Within a group that has both, its samples exchange theirs.
+    Samples of a group are not independent. A group whose samples are all selected, or all not selected, stays together:
+    such groups exchange their labels. Within a group that has both, its samples exchange theirs.
     """
     size = np.bincount(group)
     share = np.bincount(group, selected) / np.maximum(size, 1)

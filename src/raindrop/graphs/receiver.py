@@ -1,6 +1,6 @@
-"""The readings of one receiver as rows of a regression: what is predicted, from what, and with which weight.
+"""The readings of one receiver as rows of a regression, with targets, columns and weights.
 
-Each reading is a row, and its target is the change since the sensor's previous reading. Rows are in blocks, over which
+Each reading is a row, and its target is the change since the sensor's previous reading. Rows form blocks, over which
 errors are summed: stretches of time, or groups of samples.
 """
 
@@ -14,14 +14,14 @@ from raindrop.graphs.past import Floats, Past, Positions, Rows
 
 BLOCKS, FOLDS = 30, 5
 MIN_ROWS = 60  # with fewer readings, a sensor is not tested as a receiver
-MAX_ROWS = 60_000  # of more, so many are drawn
+MAX_ROWS = 60_000  # if there are more, a random subset is used
 
 
 class Receiver:
-    """The rows of one receiver, in the order of their folds."""
+    """The rows of one receiver, sorted by fold."""
 
     def __init__(self, past: Past, sensor: int, group: Positions, seed: int, limit: int = MAX_ROWS):
-        """`group` (samples,): samples of a group stay in one block. Of more readings than `limit`, some are drawn."""
+        """`group` (samples,): samples of a group stay in one block. Of more than `limit` readings, some are drawn."""
         self.past, self.sensor, self.group, self.seed = past, sensor, group, seed
         rows, value = past.readings_of(sensor)
         usable = np.flatnonzero(np.isfinite(past.age(sensor, rows)))
@@ -53,7 +53,7 @@ class Receiver:
         return len(self.rows) >= MIN_ROWS and float(np.ptp(self.value)) > 0
 
     def smaller(self, limit: int) -> Receiver:
-        """The same receiver with at most `limit` rows; itself where it has no more, or where all of these are equal."""
+        """The same receiver with at most `limit` rows; itself if it has no more, or if all of those would be equal."""
         if len(self.rows) <= limit:
             return self
         smaller = Receiver(self.past, self.sensor, self.group, self.seed, limit)
@@ -69,7 +69,7 @@ class Receiver:
 
 
 def _blocks(rows: Rows, group: Positions) -> tuple[Positions, Positions]:
-    """An order of the rows, and (n,) their blocks, rising: groups of samples, or stretches of time of a few samples."""
+    """An order of the rows, and (n,) their blocks, ascending: groups of samples, or stretches of time."""
     owner = group[rows.sample]
     number = len(np.unique(owner))
     if number >= BLOCKS:

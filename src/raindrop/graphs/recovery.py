@@ -1,4 +1,4 @@
-"""How well a graph recovers known edges, and a correlation graph to compare with."""
+"""How well a graph recovers known edges, and a correlation graph as a baseline."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Recovery:
     base_rate: float
     """Share of pairs with an edge: the AUPRC of a random graph."""
     direction: float
-    """Share of the one-way edges whose weight is larger than that of the reverse edge; ties count half."""
+    """Share of one-way edges whose weight is larger than that of the reverse edge; ties count half."""
 
 
 def recovery(graph: SensorGraph, truth: ArrayLike) -> Recovery:
@@ -47,8 +47,8 @@ def recovery(graph: SensorGraph, truth: ArrayLike) -> Recovery:
 def lagged_correlation(table: EventTable, *, same_time: bool = False) -> SensorGraph:
     """The absolute correlation of each reading of v with the latest earlier reading of u, over all samples.
 
-    With `same_time`, a reading of u at the same time counts as the latest; where all sensors are read at the same
-    times, such a graph has no direction. Weights with fewer than three pairs of readings are 0.
+    With `same_time`, a reading of u at the same time counts as the latest; if all sensors are read at the same times,
+    the graph has no direction. Weights with fewer than three pairs of readings are 0.
     """
     rows = table.rows()
     sample = np.repeat(np.arange(len(table)), table.count)

@@ -1,4 +1,4 @@
-"""Ridge regressions out of fold, from which groups of columns are taken away or replaced without solving them anew."""
+"""Out-of-fold ridge regressions; groups of columns are removed or replaced without solving them from scratch."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class System:
 
 @dataclass(frozen=True, eq=False)
 class Regression(System):
-    """The same with all rows at hand; n rows."""
+    """A system that keeps all n rows."""
 
     columns: Floats  # (n, c)
     target: Floats  # (n,)
@@ -47,18 +47,18 @@ class Regression(System):
         return cls(gram.sum(0) - gram, cross.sum(0) - cross, count, columns, target, folds)
 
     def predicted(self, solutions: Sequence[Floats] | Floats) -> Floats:
-        """(n,) the target of each row, from the regression on the other folds."""
+        """(n,) the prediction for each row, from the regression on the other folds."""
         parts = [self.columns[fold] @ each for fold, each in zip(self.folds, solutions, strict=True)]
         return np.concatenate(parts)
 
     def squares(self, penalty: float) -> Floats:
-        """(n,) squared errors out of fold."""
+        """(n,) squared out-of-fold errors."""
         squares: Floats = (self.target - self.predicted(self.solve(penalty))) ** 2
         return squares
 
 
 class Ridge:
-    """The regressions of one penalty, ready to lose columns."""
+    """The regressions with one penalty, prepared for removing columns."""
 
     def __init__(self, system: System, penalty: float):
         self.system = system
@@ -90,10 +90,10 @@ class Without:
         return np.stack([self._whole(solution) for *_, solution in self._parts])
 
     def replaced(self, choices: Sequence[Floats]) -> list[Floats]:
-        """For each choice of other columns (n, k) in their place, of a `Regression`: (n,) squared errors."""
+        """For each choice of replacement columns (n, k), with a `Regression`: (n,) squared errors."""
         regression, kept = self.ridge.system, self.kept
         if not isinstance(regression, Regression):
-            raise TypeError("Columns can be replaced where all rows are at hand.")
+            raise TypeError("Columns can only be replaced in a Regression, which keeps all rows.")
         new = np.concatenate(choices, axis=1)
         ends = np.cumsum([choice.shape[1] for choice in choices])
         held = [(new[fold].T @ regression.columns[fold], new[fold].T @ new[fold], new[fold].T @ regression.target[fold])

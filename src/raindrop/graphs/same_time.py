@@ -1,9 +1,9 @@
 """Which sensors move together at the same time, beyond what the past of all sensors predicts?
 
-The residuals of the lagged regressions (`lagged.py`) at common times: what happened that nobody's past predicted. How
-much u's residual explains of v's is averaged over all orders in which sensors may be considered (the Shapley value, or
-LMG), so that two sensors with the same information share it. The test is of the partial correlation of u and v given
-all other sensors. Neither has a direction.
+The residuals of the lagged regressions (`lagged.py`) at common times are the part that no sensor's past predicted. How
+much u's residual explains of v's is averaged over all orders in which sensors may be added (the Shapley value, or LMG),
+so that two sensors with the same information share it. The test is of the partial correlation of u and v given all
+other sensors. Neither has a direction.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from raindrop.graphs.lagged import Lagged
 from raindrop.graphs.past import CLIP, Floats, Positions
 from raindrop.graphs.receiver import BLOCKS
 
-MIN_SHARED = 60  # times at which two sensors are both read, to be compared
-CHUNK = 20_000  # of more times, each block is a chunk
+MIN_SHARED = 60  # minimum number of times at which two sensors are both read, to compare them
+CHUNK = 20_000  # with more times, each block is a chunk
 ORDERS = 40  # random orders, for the Shapley value
 SHRINKAGE = 0.1  # of correlations towards 0
-DEALT = 300  # pairs of which one is dealt anew
+SURROGATES = 300  # pairs that are also tested with a surrogate of one sensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class SameTime:
     gain: Floats  # (u, v) share of v's residual variance that u explains, mean over orders
     error: Floats  # (u, v) its standard error
     statistic: Floats  # (u, v) symmetric: of the partial correlation, by its standard error over blocks
-    by_chance: Floats  # (k,) the same with one of the two dealt anew
+    by_chance: Floats  # (k,) the same for pairs with a surrogate of one sensor
     explained: Floats  # (v,) share of v's residual variance that all others explain
 
 
@@ -101,7 +101,7 @@ class Times:
         return cls(int(several.sum()), place[step[kept]], sensor[kept], value[kept], len(receivers))
 
     def chunks(self) -> Iterator[tuple[Floats, NDArray[np.bool_], list[tuple[int, slice]]]]:
-        """(times, sensors) residuals, 0 where there is none, and where there is one; where in these the blocks lie."""
+        """(times, sensors) residuals (0 if missing) and whether they are present; and the slice of each block."""
         bounds = [-(-at * self.number // BLOCKS) for at in range(BLOCKS + 1)]  # of blocks
         blocks = [(at, slice(bounds[at], bounds[at + 1])) for at in range(BLOCKS) if bounds[at] < bounds[at + 1]]
         for chunk in [blocks] if self.number <= CHUNK else [[each] for each in blocks]:
@@ -139,15 +139,15 @@ def shapley(correlation: Floats, orders: Sequence[Positions]) -> Floats:
 
 
 def _statistics(times: Times, correlation: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """(u, v) of products of what is left of u and of v given all others; and of pairs with one dealt anew.
+    """(u, v) statistics of the products of what is left of u and v given all others; and of pairs with a surrogate.
 
     With the inverse K of the correlations and g = K x, what is left of both is the solution of K[uv, uv] r = g[uv].
     """
     M, precision = len(correlation), np.linalg.inv(correlation)
     pairs = [(u, v) for u in range(M) for v in range(u)]
-    anew = [pairs[at] for at in np.sort(rng.permutation(len(pairs))[:DEALT])]
+    surrogates = [pairs[at] for at in np.sort(rng.permutation(len(pairs))[:SURROGATES])]
     sums, counts = np.zeros((BLOCKS, M, M)), np.zeros((BLOCKS, M, M))
-    dealt, dealt_counts = np.zeros((BLOCKS, len(anew))), np.zeros((BLOCKS, len(anew)))
+    shifted, shifted_counts = np.zeros((BLOCKS, len(surrogates))), np.zeros((BLOCKS, len(surrogates)))
     own = np.diag(precision)
     crossed = own[:, None] * precision  # (u, v): K_uu K_uv
     squared = (np.outer(own, own) - precision**2) ** 2
@@ -160,7 +160,7 @@ def _statistics(times: Times, correlation: Floats, rng: np.random.Generator) -> 
             products = (np.outer(own, own) + precision**2) * (g.T @ g) - crossed.T * square - crossed * square.T
             sums[at], counts[at] = products / squared, there.T @ there
         block = np.concatenate([np.full(rows.stop - rows.start, at) for at, rows in blocks])
-        for at, (u, v) in enumerate(anew):
+        for at, (u, v) in enumerate(surrogates):
             both = observed[:, u] & observed[:, v]
             number = int(both.sum())
             if number < min(MIN_SHARED, len(block) // BLOCKS):
@@ -168,14 +168,14 @@ def _statistics(times: Times, correlation: Floats, rng: np.random.Generator) -> 
             g_u, g_v = left[both, u], left[both, v]
             shift = int(rng.integers(number // 10, number - number // 10))
             r_u, r_v = own[v] * g_u - precision[u, v] * g_v, own[u] * g_v - precision[u, v] * g_u
-            dealt[:, at] += np.bincount(block[both], np.roll(r_u, shift) * r_v, minlength=BLOCKS)
-            dealt_counts[:, at] += np.bincount(block[both], minlength=BLOCKS)
-    enough = dealt_counts.sum(0) >= MIN_SHARED
-    return _by_error(sums, counts), _by_error(dealt[:, enough], dealt_counts[:, enough])
+            shifted[:, at] += np.bincount(block[both], np.roll(r_u, shift) * r_v, minlength=BLOCKS)
+            shifted_counts[:, at] += np.bincount(block[both], minlength=BLOCKS)
+    enough = shifted_counts.sum(0) >= MIN_SHARED
+    return _by_error(sums, counts), _by_error(shifted[:, enough], shifted_counts[:, enough])
 
 
 def _by_error(sums: Floats, counts: Floats) -> Floats:
-    """The absolute sum over blocks that have any times, by its standard error; 0 where there are too few times."""
+    """The absolute sum over non-empty blocks divided by its standard error; 0 if there are too few times."""
     present = counts > 0
     number = np.maximum(present.sum(0), 2)
     mean = sums.sum(0) / number
@@ -186,7 +186,7 @@ def _by_error(sums: Floats, counts: Floats) -> Floats:
 
 
 def _fill(value: Floats, observed: NDArray[np.bool_], correlation: Floats) -> Floats:
-    """Residuals that were not observed, estimated from those at the same time, by a few rounds of regression."""
+    """Missing residuals, estimated from those at the same time by a few rounds of regression."""
     precision = np.linalg.inv(correlation)
     weights = -precision / np.diag(precision)  # (u, v) of u in the regression of v on all others
     np.fill_diagonal(weights, 0)

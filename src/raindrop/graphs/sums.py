@@ -1,6 +1,6 @@
 """Sums of squares and products of columns by block of rows, gathered chunk by chunk, and regressions from them.
 
-Rows are needed once, to be summed, so a regression takes no more memory with more of them.
+Each row is used only once, when it is summed, so the memory of a regression does not grow with the number of rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """Of standardised columns and the target; axes: b blocks, c columns, f folds. A fold is some whole blocks."""
+    """Sums of standardised columns and the target; axes: b blocks, c columns, f folds of whole blocks."""
 
     gram: Floats  # (b, c, c)
     cross: Floats  # (b, c) with the target
@@ -34,7 +34,7 @@ class Sums:
     def of(cls, products: Floats, count: Floats, fold: Positions) -> Self:
         """From products (b, c + 2, c + 2) of raw columns, the weight and the target, each multiplied by the weight.
 
-        A standardised column has mean 0 and spread 1 over all rows, each counted with the square of its weight.
+        A standardised column has mean 0 and spread 1 over all rows, each weighted with the square of its weight.
         """
         raw, weight, target = slice(0, -2), -2, -1
         total, number = products.sum(0), float(count.sum())
@@ -52,7 +52,7 @@ class Sums:
         return cls(gram, cross, products[:, target, target], count, fold, mean, spread)
 
     def columns(self, kept: Positions) -> Sums:
-        """Of some of the columns."""
+        """The sums of some of the columns."""
         gram = self.gram[:, kept[:, None], kept]
         return replace(self, gram=gram, cross=self.cross[:, kept], mean=self.mean[kept], spread=self.spread[kept])
 
@@ -73,13 +73,13 @@ class Sums:
         return losses.T
 
     def best(self, penalties: Floats, kept: Bools | None = None) -> tuple[float, Floats, Floats]:
-        """The penalty with the lowest error out of fold, (b,) its errors and the (f, c) coefficients."""
+        """The penalty with the lowest out-of-fold error, (b,) its errors and the (f, c) coefficients."""
         solutions = np.stack([self.system.solve(penalty, kept) for penalty in penalties.tolist()])
         losses = self.losses(solutions)
         at = int(losses.sum(1).argmin())
         return float(penalties[at]), losses[at], solutions[at]
 
     def raw(self, solutions: Floats) -> Floats:
-        """(f, c + 1) the coefficients of raw columns and of the weight."""
+        """(f, c + 1) the coefficients of the raw columns and of the weight."""
         scaled = solutions / self.spread
         return np.concatenate([scaled, -(scaled @ self.mean)[:, None]], axis=1)

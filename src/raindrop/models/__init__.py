@@ -1,6 +1,6 @@
 """The models. To add one, write its file and add its line to registry.py.
 
-base.py says what every model takes and gives; raindrop/ is the paper, baselines/ its baselines, one file each.
+base.py defines the interface of every model; raindrop/ is the paper, baselines/ its baselines, one file each.
 """
 
 from raindrop.models.base import DataSpec, DirectModel, Model, Output

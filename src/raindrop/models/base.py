@@ -1,4 +1,4 @@
-"""What every model takes and gives."""
+"""The interface of every model: its inputs and outputs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from raindrop.tasks.base import Task
 
 @dataclass(frozen=True)
 class DataSpec:
-    """What a model must know of the data before it sees any."""
+    """What a model needs to know about the data when it is created."""
 
     sensors: tuple[str, ...]
     task: Task
     static_width: int = 0
     window: tuple[float, float] = (0.0, 48.0)
-    """Earliest and latest time of a training reading, in the table's unit."""
+    """Earliest and latest time of a training reading, in the table's time unit."""
 
     @property
     def num_sensors(self) -> int:
@@ -36,9 +36,9 @@ class DataSpec:
 
 @dataclass(frozen=True)
 class Output:
-    """What a model computes for a batch."""
+    """The output of a model for a batch."""
 
-    scores: Tensor  # (b, output) what the task turns into predictions, such as logits
+    scores: Tensor  # (b, output) raw scores such as logits; the task turns them into predictions
     embedding: Tensor  # (b, z)
     penalty: Tensor  # () added to the task's loss
     edges: Tensor | None = None  # (b, u, v) weight of the edge from sensor u to sensor v
@@ -48,44 +48,44 @@ class Output:
 
 
 class Model(nn.Module, ABC):
-    """A network over batches of readings, made from its config and the data's."""
+    """A network over batches of readings, built from its config and the DataSpec."""
 
     sees_distant: ClassVar[bool] = False
-    """Whether a window of a long series shows it single readings from far outside (`batch/distant.py`)."""
+    """Whether windows of a long series include single readings from far outside (`batch/distant.py`)."""
 
     def __init__(self, config: Any, spec: DataSpec):
         super().__init__()
 
     @abstractmethod
     def forward(self, batch: Batch) -> Output:
-        """Scores, and whatever else the model offers."""
+        """Scores and, depending on the model, embedding, graph and weights."""
 
     def score_batch(self, batch: Batch) -> Tensor:
-        """Only the scores; a model may leave out work that they do not need, such as that for its graph."""
+        """Only the scores; a model may skip work that they do not need, such as its graph."""
         scores: Tensor = self(batch).scores
         return scores
 
     needs_cells: ClassVar[bool] = True
     """Whether its memory grows with readings x sensors of a sample (`BatchSource.cells`)."""
     needs_shared_times = False
-    """Whether sensors exchange information only where they are read at the same time."""
+    """Whether sensors exchange information only if they are read at the same time."""
 
     @property
     def network(self) -> Model:
-        """What the training loop trains: the model itself, unless it holds a network beside something else."""
+        """The part that the training loop trains: the model itself, unless it combines a network with another model."""
         return self
 
     def prepare(self, training: BatchSource, validation: BatchSource | None, seed: int) -> None:
-        """Learn what must be known before the first training step, and keep it in buffers; most need nothing."""
+        """Learn what is needed before the first training step, and store it in buffers; most models need nothing."""
 
     def finish(self, validation: BatchSource | None) -> dict[str, Any]:
-        """Choose what must be chosen once training is over, and keep it in buffers; returns notes about it."""
+        """Make choices after training, and store them in buffers; returns notes about them."""
         return {}
 
 
 class DirectModel(Model):
-    """A model that is not trained by gradients; what it learned are its buffers."""
+    """A model that is not trained by gradients; what it learned is in its buffers."""
 
     @abstractmethod
     def fit(self, training: BatchSource, validation: BatchSource | None, seed: int) -> list[dict[str, Any]]:
-        """Learn in place, ready to predict; one record per round, as the training loop gives one per epoch."""
+        """Fit the model; returns one record per round, like those of the training loop per epoch."""

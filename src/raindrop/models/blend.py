@@ -1,11 +1,11 @@
-"""Blend: Raindrop and trees as one model, mixed as the validation samples suggest.
+"""Blend: Raindrop and trees as one model, with the weights that are best on the validation samples.
 
     log p = w log p_raindrop + (1 - w) log p_trees, normalised    (the average of log-odds), or
         p = w p_raindrop + (1 - w) p_trees                        (the average of probabilities),
 
 where w, the network's share, and the kind of average are those with the lowest loss on validation samples; quantities
-are averaged as they are. Trees split summaries of each sensor wherever they like, the network sees each reading at its
-time. Each misses something that the other has, so the blend is better than either.
+are averaged directly. Trees split summaries of each sensor at any value, the network sees each reading at its time.
+Each captures something that the other misses, so the blend is better than either.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class BlendConfig:
 class Blend(Model):
     """A Raindrop network and trees; graph, time weights and embedding are the network's."""
 
-    share: Tensor  # () of the network; all until `finish` has chosen
+    share: Tensor  # () of the network; 1 until `finish` has chosen it
     of_scores: Tensor  # () whether scores such as log-odds are averaged, not predictions
 
     def __init__(self, config: BlendConfig, spec: DataSpec):
@@ -62,7 +62,7 @@ class Blend(Model):
         """`keep` (b, u, v): as for Raindrop, the sample without some edges; the trees have none."""
         output = cast(Output, self.raindrop(batch, keep))
         if self.training:
-            return output  # the training loop trains the network as it would alone
+            return output  # in training, the network is trained as it would be alone
         return replace(output, scores=self._mixed(output.scores, self.trees(batch).scores), members=None)
 
     def score_batch(self, batch: Batch) -> Tensor:
@@ -75,12 +75,12 @@ class Blend(Model):
         return self.task.mix(raindrop, trees, float(self.share), bool(self.of_scores))
 
     def prepare(self, training: BatchSource, validation: BatchSource | None, seed: int) -> None:
-        """Grow the trees first, so that a problem with them shows before the network's long training."""
+        """Fit the trees first, so that a problem with them shows before the network's long training."""
         self.trees.fit(training, validation, seed)
         self.raindrop.prepare(training, validation, seed)
 
     def finish(self, validation: BatchSource | None) -> dict[str, Any]:
-        """Choose how to mix; the notes have the choice and the validation metrics of either part and of both."""
+        """Choose how to mix; the notes contain the choice and the validation metrics of both parts and of the blend."""
         if validation is None:
             self._choose(0.5, True)
             return self._notes()

@@ -1,4 +1,4 @@
-"""Growing boosted trees with scikit-learn or LightGBM, and reading what they grew into plain arrays.
+"""Fit boosted trees with scikit-learn or LightGBM, and convert them to plain arrays.
 
 scikit-learn keeps its trees in private attributes (`_predictors`, `_baseline_prediction`), which is why pyproject.toml
 caps its version.
@@ -44,7 +44,7 @@ class TreesConfig(Ranged):
 
 @dataclass(frozen=True)
 class Samples:
-    """What trees learn from: columns (n, column), targets (n,) or (n, target), weights (n,)."""
+    """Training data of trees: columns (n, column), targets (n,) or (n, target), weights (n,)."""
 
     x: NDArray[np.float64]
     target: NDArray[Any]
@@ -56,7 +56,7 @@ class Samples:
         return Samples(self.x[positions], self.target[positions], weight)
 
     def only(self, columns: NDArray[np.int64]) -> Samples:
-        """These columns; a constant one where there are none."""
+        """Only these columns; a constant one if there are none."""
         x = self.x[:, columns] if len(columns) else np.zeros((len(self.x), 1))
         return Samples(x, self.target, self.weight)
 
@@ -77,9 +77,9 @@ class Nodes:
 def grow(
     config: TreesConfig, problem: BoostingProblem, training: Samples, validation: Samples | None, seed: int
 ) -> tuple[list[Nodes], NDArray[np.float64]]:
-    """Trees round by round, within a round one per output of the problem, and the scores before the first round.
+    """Trees by round, within a round one per output of the problem, and the scores before the first round.
 
-    A column without any value in training is left out: it can split nothing, and scikit-learn fails on it.
+    A column without any value in training is left out: it cannot be split, and scikit-learn fails on it.
     """
     usable = np.flatnonzero(~np.isnan(training.x).all(0))
     training, validation = training.only(usable), None if validation is None else validation.only(usable)
@@ -136,7 +136,7 @@ def _grow_sklearn(
 def _grow_lightgbm(
     config: TreesConfig, problem: BoostingProblem, training: Samples, validation: Samples | None, seed: int
 ) -> tuple[list[Nodes], NDArray[np.float64]]:
-    """LightGBM's trees, the first of which hold the scores before the first round."""
+    """LightGBM's trees, the first of which contain the initial scores."""
     try:
         import lightgbm
     except ImportError:
@@ -182,7 +182,7 @@ def _read_lightgbm(root: dict[str, Any]) -> Nodes:
         if "split_index" not in node:
             rows.append([0, 0.0, False, at, at, node["leaf_value"]])
             continue
-        # Where training met nothing missing, LightGBM reads a missing value as 0.
+        # If training had no missing values, LightGBM treats a missing value as 0.
         missing_left = node["default_left"] if node["missing_type"] == "NaN" else node["threshold"] >= 0
         rows.append([node["split_feature"], node["threshold"], missing_left, -1, -1, 0.0])
         waiting += [(node["right_child"], at, depth + 1), (node["left_child"], at, depth + 1)]  # left comes first

@@ -1,4 +1,4 @@
-"""Layers that several models share: times and their encoding, padding, output heads, initialisation."""
+"""Layers shared by several models: times and their encoding, padding, output heads, initialisation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Activation = Literal["sigmoid", "relu"]
 
 
 def times_like(time: Tensor, like: Tensor) -> Tensor:
-    """Times, or numbers computed from them, in the number type and on the device of `like`.
+    """Times, or numbers computed from them, in the dtype and on the device of `like`.
 
     `batch.time` is float64 and stays on the CPU: float32 resolves Unix seconds only to about two minutes, and some
     devices have no float64. So compute with times in float64 on the CPU (subtract, scale, encode), and call this last.
@@ -48,7 +48,7 @@ class TimeEncoding:
 class Clock:
     """Times since the start of the training readings, in a unit in which these readings span `window`.
 
-    So a setting that a paper gives for its window of 48 hours means the same for a table in seconds.
+    So a setting that a paper gives for its window of 48 hours has the same meaning for a table in seconds.
     """
 
     def __init__(self, spec: DataSpec, window: float):
@@ -73,7 +73,7 @@ class Clock:
 
 
 def dense_values(batch: Batch) -> Tensor:
-    """(s, sensor): the reading of each sensor at each timestamp; 0, the training mean, where there is none."""
+    """(s, sensor): the reading of each sensor at each timestamp; 0, the training mean, if there is none."""
     flat = batch.value.new_zeros(batch.num_steps * batch.num_sensors)
     return flat.index_copy(0, batch.cell, batch.value).view(batch.num_steps, batch.num_sensors)
 
@@ -82,7 +82,7 @@ def dense_values(batch: Batch) -> Tensor:
 class PaddedLayout:
     """Timestamps of samples padded to the longest sample: (s, ...) <-> (b, t, ...)."""
 
-    position: Tensor  # (s,) where each timestamp lies in (b t,)
+    position: Tensor  # (s,) position of each timestamp in (b t,)
     lengths: Tensor  # (b,) timestamps per sample
     shape: tuple[int, int]  # b, t
 

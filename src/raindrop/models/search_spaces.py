@@ -1,8 +1,8 @@
-"""What a search varies of each model's settings, and between which values.
+"""The settings that a search varies for each model, and their ranges.
 
-Names are those of settings: 'model.hidden', 'train.learning_rate'. Every range holds the value of the preset "tuned",
-so that a search starts from it. A setting whose own value lies outside its range is not varied: a part that a preset
-switches off stays off. The length of training is never varied; it is the budget of a trial.
+Names are those of settings: 'model.hidden', 'train.learning_rate'. Every range contains the value of the preset
+"tuned", so that a search can start from it. A setting whose current value lies outside its range is not varied: a part
+that a preset switches off stays off. The length of training is never varied; it is the budget of a trial.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Between:
-    """The numbers from `low` to `high`, both included; whole numbers where both are."""
+    """The numbers from `low` to `high`, inclusive; whole numbers if both are."""
 
     low: float
     high: float
     log: bool = False
-    """Whether each factor counts the same, not each difference."""
+    """Whether the range is sampled on a logarithmic scale."""
 
     @property
     def is_whole(self) -> bool:
@@ -50,7 +50,7 @@ TRAINING: Space = {
     "train.drop_readings": Between(0.0, 0.6),
     "train.drop_sensors": Between(0.0, 0.7),
 }
-"""Of every network, also of those that are registered elsewhere."""
+"""For every network, including those registered elsewhere."""
 
 RAINDROP: Space = {
     "model.observation_dim": OneOf(4, 8, 16),
@@ -82,7 +82,7 @@ TRANSFORMER: Space = {
 
 
 def _of_part(part: str, space: Space) -> dict[str, Between | OneOf]:
-    """The settings of a model as those of one part of a blend."""
+    """The settings of a model as settings of one part of a blend."""
     return {name.replace("model.", f"model.{part}.", 1): values for name, values in space.items()}
 
 

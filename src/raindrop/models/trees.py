@@ -5,10 +5,10 @@ scikit-learn or by LightGBM (Ke et al., NeurIPS 2017; boosting.py). A score of t
 
     F(x) = F^0 + sum over rounds m of f_m(x),
 
-where x are the summaries (`summaries.SUMMARIES`: count, mean, min, max, standard deviation, first, last,
-last - first, time of last) of each sensor's readings, none of them for a sensor without readings, and f_m is a tree.
-Whichever library grew them, the trees end as plain tensors that this file evaluates, so they are saved and loaded like
-any weights.
+where x are the summaries (`summaries.SUMMARIES`: count, mean, min, max, standard deviation, first, last, last - first,
+time of last) of each sensor's readings, all missing for a sensor without readings, and f_m is a tree. Whichever library
+is used, the trees are converted to plain tensors that this file evaluates, so they are saved and loaded like any
+weights.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from raindrop.models.boosting import Nodes, Samples, TreesConfig, grow
 from raindrop.table.blocks import is_large
 from raindrop.tasks.boosting import BoostingProblem
 
-CHUNK = 1024  # samples summarised at once while learning
-MAX_COLUMNS = 1 << 26  # numbers that trees learn from, where the table is large (0.5 GB)
-TREES_AT_ONCE = 512  # evaluated together: more fall out of the cache (9,500 trees: 9.1 s, in parts 3.4 s)
-RECENT_SHARE = 8  # "recent" looks back over one of so many parts of the window
+CHUNK = 1024  # samples summarised at a time in training
+MAX_COLUMNS = 1 << 26  # maximum size of the training data of trees from a large table (0.5 GB)
+TREES_AT_ONCE = 512  # evaluated together: more do not fit into the cache (9,500 trees: 9.1 s, in parts 3.4 s)
+RECENT_SHARE = 8  # "recent" looks back over this fraction (1 / RECENT_SHARE) of the window
 
 NODE_ARRAYS = {
     "feature": np.int64,
@@ -47,7 +47,7 @@ NODE_ARRAYS = {
 
 
 class Forest(nn.Module):
-    """Trees as tensors: the nodes of all of them, one tree after another."""
+    """Trees as tensors: the nodes of all trees, one tree after another."""
 
     root: Tensor  # (tree,)
     feature: Tensor  # (node,) and so on
@@ -76,7 +76,7 @@ class Forest(nn.Module):
         return torch.cat(parts, dim=1) if parts else x.new_zeros(len(x), 0)
 
     def _evaluate(self, x: Tensor, roots: Tensor) -> Tensor:
-        """(b, column), (tree,) -> (b, tree): all samples walk down these trees in step."""
+        """(b, column), (tree,) -> (b, tree): all samples descend these trees in parallel."""
         node = roots.expand(len(x), -1)  # (b, tree)
         for _ in range(int(self.depth)):
             value = x.gather(1, self.feature[node])
@@ -85,13 +85,13 @@ class Forest(nn.Module):
         return self.value[node]
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
-        """The number of nodes is learned too, so the buffers take the size of what is loaded."""
+        """The number of nodes is learned too, so the buffers are resized to what is loaded."""
         resize_buffers(self, state_dict, prefix, ("root", *NODE_ARRAYS))
         super()._load_from_state_dict(state_dict, prefix, *rest)
         self._check()
 
     def _check(self) -> None:
-        """Raise a ValueError where nodes lead nowhere, or down for longer than there are nodes."""
+        """Raise a ValueError if nodes have invalid children, or if a path is longer than the number of nodes."""
         nodes = len(self.value)
         arrays = [getattr(self, name) for name in NODE_ARRAYS]
         inner = torch.cat([tensor.flatten() for tensor in (self.root, self.left, self.right)])
@@ -131,7 +131,7 @@ class Trees(DirectModel):
         if trees is not None and self.output.shape != trees.shape:
             raise ValueError("not every one of its trees has a score that it adds to")
         if self.output.ndim != 1 or bool(((self.output < 0) | (self.output >= len(self.baseline))).any()):
-            raise ValueError(f"its trees are for other than {len(self.baseline)} scores")
+            raise ValueError(f"its trees are not for {len(self.baseline)} scores")
 
     # ---------------------------------------------------------------- predicting
 
@@ -158,13 +158,13 @@ class Trees(DirectModel):
     # ---------------------------------------------------------------- learning
 
     def fit(self, training: BatchSource, validation: BatchSource | None, seed: int) -> list[dict[str, Any]]:
-        """Grow trees; with validation samples, keep the number of rounds with the lowest loss on them."""
+        """Fit the trees; with validation samples, keep the number of rounds with the lowest loss on them."""
         return self.fit_rows(
             self.rows_of(training, seed), None if validation is None else self.rows_of(validation, seed), seed
         )
 
     def fit_rows(self, rows: Samples, rows_validation: Samples | None, seed: int) -> list[dict[str, Any]]:
-        """The same from columns that are known already."""
+        """The same from columns that are already computed."""
         trees: list[Nodes] = []
         output: list[int] = []
         baseline = np.zeros(len(self.baseline))
@@ -186,7 +186,7 @@ class Trees(DirectModel):
         return merge_histories(histories, self.task.loss_name)
 
     def rows_of(self, data: BatchSource, seed: int) -> Samples:
-        """The columns of all samples, with their targets and weights; of a large table, those of a random part."""
+        """The columns of all samples, or of a random part of a large table, with their targets and weights."""
         chosen = self.drawn(data, seed)
         chunks = np.split(chosen, range(CHUNK, len(chosen), CHUNK))
         x = np.concatenate([self.columns(data.batch(positions)).numpy() for positions in chunks])
@@ -213,7 +213,7 @@ class Trees(DirectModel):
 
 
 def select(rows: Samples, problem: BoostingProblem) -> Samples:
-    """The rows whose target is known to this problem."""
+    """The rows with a known target for this problem."""
     target = problem.targets(rows.target)
     known = ~np.isnan(target) if target.dtype.kind == "f" else np.ones(len(target), dtype=bool)
     if known.all():
@@ -238,7 +238,7 @@ def round_losses(
 
 
 def merge_histories(histories: Sequence[tuple[list[float], list[float]]], loss_name: str) -> list[dict[str, Any]]:
-    """One record per round: the mean over problems, each with its last value once it has stopped."""
+    """One record per round: the mean over problems, each with its last value after it has stopped."""
 
     def mean(at: int, lists: Sequence[list[float]]) -> float:
         return float(np.mean([losses[min(at, len(losses) - 1)] for losses in lists if losses]))
@@ -253,7 +253,7 @@ def merge_histories(histories: Sequence[tuple[list[float], list[float]]], loss_n
 
 
 def resize_buffers(module: nn.Module, state_dict: Any, prefix: str, names: Sequence[str]) -> None:
-    """Give these buffers the shapes of what is loaded into them."""
+    """Resize these buffers to the shapes of what is loaded into them."""
     for name in names:
         if prefix + name in state_dict:
             setattr(module, name, getattr(module, name).new_empty(state_dict[prefix + name].shape))

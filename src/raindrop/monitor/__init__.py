@@ -1,6 +1,6 @@
-"""Watching a model in use: what of the readings, the scores and the calibration is no longer as in training.
+"""Monitoring a model in use: changes of readings, scores and calibration since training.
 
-`Reference` is saved with every model; `Monitor` compares new samples with it, a few at a time or a table at once.
+`Reference` is saved with every model; `Monitor` compares new samples with it, in batches or a whole table at once.
 """
 
 from raindrop.monitor.drift import Drift, Findings

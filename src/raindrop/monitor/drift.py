@@ -1,10 +1,11 @@
-"""Tests of new counts against the reference, and what they find.
+"""Tests of new counts against the reference, and their findings.
 
-Of each sensor: in how many pieces it is read, its median values, how often it is read in each, and in how many pieces
-it is constant. Of each column of the scores: their distribution, and whether outcomes follow it as they did in
-validation. The size of a change is the population stability index, sum (p - q) log(p / q) over bins; its significance
-is that of a chi-squared test of the same bins (shares: of the hypergeometric distribution). p-values are adjusted for
-the number of tests by Holm's method, so that with nothing changed the chance of any alarm is at most `alpha`.
+For each sensor: the share of pieces in which it is read, its median values, how often it is read in each, and the share
+of pieces in which it is constant. For each column of the scores: their distribution, and whether outcomes follow it as
+in validation. The size of a change is the population stability index, sum (p - q) log(p / q) over bins; its
+significance is that of a chi-squared test of the same bins (for shares: of the hypergeometric distribution). p-values
+are adjusted for the number of tests by Holm's method, so that with nothing changed the probability of any alarm is at
+most `alpha`.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from raindrop.monitor.unit_changes import find_unit_change
 
 Kind = Literal["missing", "level", "rate", "constant", "scores", "calibration"]
 ALPHA = 0.05
-MIN_PSI, MIN_RESIDUAL = 0.05, 0.02  # a smaller change (of calibration: the second) is no alarm, however certain it is
-MIN_EXPECTED, MIN_VARIANCE = 10.0, 2.5  # in a bin; neighbouring bins are merged until they have it
-MIN_PIECES = 20  # new or old ones for a test
-DEAD = 0.02  # of its share in training: read in fewer pieces, a sensor counts as dead
+MIN_PSI, MIN_RESIDUAL = 0.05, 0.02  # smaller changes (second: of calibration) are no alarm, even if certain
+MIN_EXPECTED, MIN_VARIANCE = 10.0, 2.5  # per bin; neighbouring bins are merged until they reach it
+MIN_PIECES = 20  # minimum number of new and old pieces for a test
+DEAD = 0.02  # of its share in training: with less, a sensor counts as dead
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Drift:
     """A sensor, or a column of the scores."""
     kind: Kind
     psi: float
-    """Population stability index; of calibration, the root mean square of the differences of the bins' residuals."""
+    """Population stability index; for calibration, the root mean square of the differences of the bins' residuals."""
     p: float
     q: float
     """p adjusted for the number of tests."""
@@ -46,13 +47,13 @@ class Drift:
     now: float
     is_alarm: bool = False
     group: str = ""
-    """The group of samples it is about, where groups were compared."""
+    """The group of samples it is about, if groups were compared."""
     note: str = ""
-    """What it looks like, such as another unit."""
+    """A possible explanation, such as another unit."""
     shares: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
-    """Of each bin, in training and now; of a share, without and with."""
+    """Counts of each bin, in training and now; for a share, without and with."""
     edges: tuple[float, ...] = ()
-    """Between the bins."""
+    """The edges between the bins."""
 
     @property
     def is_dead(self) -> bool:
@@ -60,7 +61,7 @@ class Drift:
         return self.is_alarm and self.kind == "missing" and self.now <= DEAD * self.before
 
     def sentence(self) -> str:
-        """What has changed, in words."""
+        """A description of the change."""
         before, now = f"{self.before:.4g}", f"{self.now:.4g}"
         text = {
             "missing": f"read in {self.now:.1%} of samples, {self.before:.1%} in training",
@@ -89,11 +90,11 @@ class Findings:
 
     @property
     def alarms(self) -> tuple[Drift, ...]:
-        """What has changed, the most certain first."""
+        """The changes, most certain first."""
         return tuple(sorted((test for test in self.tests if test.is_alarm), key=lambda test: (test.q, -test.psi)))
 
     def sentences(self) -> list[str]:
-        """One for each alarm."""
+        """One sentence for each alarm."""
         return [drift.sentence() for drift in self.alarms]
 
 
@@ -114,7 +115,7 @@ def _least(kind: Kind) -> float:
 
 
 def compare(reference: Reference, new: Counts, levels: Sequence[Float64]) -> Iterator[Drift]:
-    """Every test that there are enough pieces for, not adjusted; levels: new median values of each sensor, or some."""
+    """Every test with enough pieces, not adjusted; levels: all or some of the new median values of each sensor."""
     old, bins = reference.counts, reference.bins
     n_old, n_new = int(old.pieces), int(new.pieces)
     if min(n_old, n_new) >= MIN_PIECES:
@@ -136,7 +137,7 @@ def compare(reference: Reference, new: Counts, levels: Sequence[Float64]) -> Ite
 
 
 def explain(drift: Drift, reference: Reference, levels: Sequence[Float64]) -> Drift:
-    """With a note where the values of a sensor look like those of another unit."""
+    """The drift with a note if the values of a sensor look like another unit."""
     if drift.kind != "level" or not drift.is_alarm:
         return drift
     at = reference.sensors.index(drift.name)
@@ -163,7 +164,7 @@ def _of_scores(reference: Reference, new: Counts) -> Iterator[Drift]:
 
 
 def _of_residuals(name: str, old: Counts, new: Counts, at: int) -> Drift:
-    """Whether outcomes minus probabilities, by bin of the probability, are as they were in validation."""
+    """Whether outcomes minus probabilities, by bin of the probability, are as in validation."""
     rows = [[_merged(getattr(each, field)[at], new.variance[at]) for field in RESIDUALS] for each in (old, new)]
     residual, variance = [], []
     for predicted, spread, happened, judged in rows:
@@ -222,7 +223,7 @@ def homogeneity(old: Int64, new: Int64) -> float:
 
 
 def _starts(expected: Float64, least: float) -> Int64:
-    """Where merged bins start, each with at least this much; what is left at the end joins the last."""
+    """Where merged bins start, each with at least this much; the rest at the end joins the last."""
     starts, total = [0], 0.0
     for at, each in enumerate(expected):
         if total >= least:
@@ -235,7 +236,7 @@ def _starts(expected: Float64, least: float) -> Int64:
 
 
 def share_tests(old: Int64, of_old: Int64, new: Int64, of_new: Int64) -> Float64:
-    """(u,) p that two shares old / of_old and new / of_new are the same, two-sided, by the exact distribution."""
+    """(u,) two-sided p-values that the shares old / of_old and new / of_new are the same, by the exact distribution."""
     total, hits = of_old + of_new, old + new
     below = stats.hypergeom.cdf(new, total, hits, of_new)
     above = stats.hypergeom.sf(new - 1, total, hits, of_new)

@@ -1,4 +1,4 @@
-"""Monitor: counts new samples as they come, and says what is no longer as in training."""
+"""Monitor: counts new samples as they arrive, and reports changes since training."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from raindrop.table.event_table import EventTable
 from raindrop.table.frames import require_columns
 from raindrop.tasks.base import Watched
 
-KEPT_LEVELS = 256  # median values of each sensor that are kept, at random
+KEPT_LEVELS = 256  # random sample of median values kept for each sensor
 MAX_GROUPS = 100
 
 
 class Monitor:
-    """Compares samples with the reference of a model, a few at a time, in bounded memory.
+    """Compares samples with the reference of a model, incrementally, in bounded memory.
 
     window: after about this many samples the oldest half of them is forgotten; None keeps all counts.
     """
 
     def __init__(self, reference: Reference, *, window: int | None = None, seed: int = 0):
         if window is not None and window < 2:
-            raise ConfigError(f"window={window}: a number of samples from 2 on, or None.")
+            raise ConfigError(f"window={window}: must be a number of samples of at least 2, or None.")
         self.reference, self.window = reference, window
         self._rng = np.random.default_rng(seed)
         self._new_sensors: dict[str, None] = {}
         self._blocks = [self._empty()]
 
     def update(self, table: EventTable, watched: Sequence[Watched] = ()) -> None:
-        """Count whole samples: their readings, and the watched scores of them, if any (`Task.watched`)."""
+        """Count whole samples: their readings and, if given, their scores (`Task.watched`)."""
         reference = self.reference
         known = set(reference.sensors)
         if len(self._new_sensors) < 1000:
@@ -50,7 +50,7 @@ class Monitor:
             first += len(block)
 
     def count(self, pieces: Pieces, watched: Sequence[Watched] = ()) -> None:
-        """Count pieces that were made of a table."""
+        """Count pieces of a table."""
         reference = self.reference
         if watched and tuple(column.name for column in watched) != reference.columns:
             raise ConfigError("The scores are not those of the model that the reference belongs to.")
@@ -60,12 +60,12 @@ class Monitor:
             self._blocks = [block, self._empty()]
 
     def findings(self, *, alpha: float = ALPHA) -> Findings:
-        """What is no longer as in training, of all samples that are counted."""
+        """Changes since training, over all samples that are counted."""
         tests, levels = adjust(list(self._tests()), alpha), self.levels()
         return self._findings([explain(test, self.reference, levels) for test in tests], alpha)
 
     def levels(self) -> list[Float64]:
-        """Median values of each sensor in new samples, some of them where there were many."""
+        """Median values of each sensor in new samples; a random subset if there are many."""
         return [
             np.concatenate([block.levels[at, : min(block.seen[at], KEPT_LEVELS)] for block in self._blocks])
             for at in range(len(self.reference.sensors))
@@ -108,7 +108,7 @@ class Monitor:
 
 
 class _Block:
-    """Counts, and some of the median values of each sensor, drawn with equal chances (reservoir sampling)."""
+    """Counts, and a uniform random sample of the median values of each sensor (reservoir sampling)."""
 
     def __init__(self, sensors: int, columns: int):
         self.counts = Counts.zero(sensors, columns)
@@ -121,7 +121,7 @@ class _Block:
         order = order[np.argsort(pieces.sensor[order], kind="stable")]
         sensor = pieces.sensor[order]
         first = np.searchsorted(sensor, np.arange(len(self.seen)))
-        rank = self.seen[sensor] + np.arange(len(sensor)) - first[sensor]  # how many came before, of all blocks' calls
+        rank = self.seen[sensor] + np.arange(len(sensor)) - first[sensor]  # how many came before, over all calls
         place = np.where(rank < KEPT_LEVELS, rank, (rng.random(len(rank)) * (rank + 1)).astype(np.int64))
         kept = place < KEPT_LEVELS
         self.levels[sensor[kept], place[kept]] = pieces.level[order][kept]
@@ -129,7 +129,7 @@ class _Block:
 
 
 def reference_of(model: Any) -> Reference:
-    """The reference that was saved with a fitted model; an error for one that was saved without."""
+    """The reference that was saved with a fitted model; raises if there is none."""
     reference: Reference | None = getattr(model, "reference_", None)
     if reference is None:
         raise ConfigError(
@@ -140,7 +140,7 @@ def reference_of(model: Any) -> Reference:
 
 
 def reference_from(model: Any, table: EventTable) -> Reference:
-    """The reference of a model that was saved without one, from a table that stands for training."""
+    """The reference for a model that was saved without one, from a table that represents training."""
     table = table.in_unit(model.time_unit_)
     return Reference.learn(table, model.scaler_.sensors, watched_by(model, table), seed=int(model.seed))
 
@@ -154,10 +154,10 @@ def monitor_table(
     by: str | None = None,
     alpha: float = ALPHA,
 ) -> Findings:
-    """What of a table is no longer as a fitted model saw it in training.
+    """Compare a table with what a fitted model saw in training.
 
-    labelled: the table has the true labels, so calibration is compared too. by: a column of the samples table, such as
-    the site; each of its values is then compared by itself, with p-values adjusted for all of them.
+    labelled: the table has true labels, so calibration is compared too. by: a column of the samples table, such as the
+    site; each of its values is then compared separately, with p-values adjusted for all of them.
     """
     reference = reference_of(model) if reference is None else reference
     watched = watched_by(model, table, labelled=labelled) if reference.columns else []
@@ -169,7 +169,7 @@ def monitor_table(
 
 
 def watched_by(model: Any, table: EventTable, *, labelled: bool = False) -> list[Watched]:
-    """The scores of a table that are watched, with the outcomes where the table has them."""
+    """The monitored scores of a table, with the outcomes if the table has them."""
     if not hasattr(model, "predictions"):
         return []
     known = set(model.scaler_.observed_sensors)
@@ -185,7 +185,7 @@ def watched_by(model: Any, table: EventTable, *, labelled: bool = False) -> list
 def findings_by_group(
     reference: Reference, table: EventTable, by: str, watched: Sequence[Watched] = (), *, alpha: float = ALPHA
 ) -> Findings:
-    """Each value of a column of the samples table by itself, with p-values adjusted for all tests of all of them."""
+    """Each value of a column of the samples table separately, with p-values adjusted for all tests together."""
     require_columns(table.samples, {"by": by}, "samples")
     names = np.array([str(value) for value in table.samples[by].to_list()])
     groups = np.unique(names)

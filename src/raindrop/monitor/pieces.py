@@ -1,7 +1,7 @@
-"""What is counted: numbers of each sensor in each piece. A piece is a sample, or a stretch of a long series.
+"""The units that are counted: statistics of each sensor in each piece. A piece is a sample, or a stretch of a series.
 
-Readings of one sample depend on each other, so a test that took each for itself would raise false alarms. Pieces are
-compared instead. Axes: n a piece, u a sensor, g a (piece, sensor) with readings.
+Readings of one sample are not independent, so a test that treated them as independent would raise false alarms. Pieces
+are compared instead. Axes: n a piece, u a sensor, g a (piece, sensor) with readings.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from raindrop.table.event_table import EventTable
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
-MIN_CONSTANT = 3  # equal readings in a piece that count as a constant value
+MIN_CONSTANT = 3  # minimum number of equal readings in a piece to count as constant
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Pieces:
     sensor: Int64  # (g,)
     level: Float64  # (g,) median value
     readings: Float64  # (g,) how many readings
-    repeated: NDArray[np.bool_]  # (g,) whether it was read often enough to see whether its value is constant
+    repeated: NDArray[np.bool_]  # (g,) whether it was read often enough to be tested for a constant value
     constant: NDArray[np.bool_]  # (g,) whether all its readings are the same
     low: Float64  # (g,)
     high: Float64  # (g,)
@@ -44,8 +44,8 @@ class Pieces:
         owner, time = np.repeat(np.arange(len(table)), table.count), np.asarray(table.time[rows])
         piece, count = owner, len(table)
         if length is not None:
-            starts = np.repeat(np.cumsum(table.count) - table.count, table.count)  # readings lie in order of time
-            with np.errstate(over="ignore", invalid="ignore"):  # times beyond any clock
+            starts = np.repeat(np.cumsum(table.count) - table.count, table.count)  # readings are in order of time
+            with np.errstate(over="ignore", invalid="ignore"):  # extreme times
                 changed = np.diff((time - time[starts]) // length, prepend=0.0) != 0
             piece = np.cumsum(changed | (np.diff(owner, prepend=-1) != 0)) - 1
             count = int(piece.max(initial=-1)) + 1

@@ -1,6 +1,6 @@
 """Reference statistics: how readings and scores were distributed in training, small enough to be saved with a model.
 
-`Bins` says how numbers are sorted into bins, `Counts` how many fell into each. The reference is the bins and the counts
+`Bins` defines the bins of numbers, `Counts` how many fell into each. The reference consists of the bins and the counts
 of the training pieces and of the validation scores; new samples are counted in the same bins.
 Axes: u a sensor, c a column of the scores, k a bin.
 """
@@ -21,14 +21,14 @@ from raindrop.tasks.base import Watched
 
 BINS = 10
 QUANTILES = np.linspace(0, 1, 101)
-MAX_SAMPLES, MAX_READINGS = 20_000, 10_000_000  # of training that are enough
+MAX_SAMPLES, MAX_READINGS = 20_000, 10_000_000  # maximum from training
 FLOATS = ("readings_total", "predicted", "variance")  # counts that are sums of numbers
 FEW_SAMPLES, PIECES = 50, 200  # with fewer samples than the first, long series are cut into about the second
 
 
 @dataclass
 class Counts:
-    """How many pieces had what; sums of two are the counts of both."""
+    """Counts of pieces by what they contain; the sum of two is the counts of both."""
 
     pieces: Int64  # ()
     present: Int64  # (u,) pieces with a reading of the sensor
@@ -39,10 +39,10 @@ class Counts:
     constant: Int64  # (u,) of these, with one value
     scores: Int64  # (c, k) scores
     errors: Int64  # (c, k) truth minus score of quantities
-    predicted: Float64  # (c, k) sum of the probabilities whose truth is known
+    predicted: Float64  # (c, k) sum of the probabilities with a known outcome
     variance: Float64  # (c, k) sum of p (1 - p)
     happened: Int64  # (c, k)
-    judged: Int64  # (c, k) scores whose truth is known
+    judged: Int64  # (c, k) scores with a known outcome
 
     @classmethod
     def zero(cls, sensors: int, columns: int) -> Self:
@@ -59,7 +59,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Bins:
-    """The upper edges of all bins but the last; infinite where there are fewer."""
+    """The upper edges of all bins but the last; infinite if there are fewer."""
 
     level: Float64  # (u, BINS - 1)
     readings: Float64  # (u, BINS - 1)
@@ -96,7 +96,7 @@ class Bins:
 
 
 def histograms(sensor: Int64, value: Float64, edges: Float64) -> Int64:
-    """(u, k) how many values of each sensor lie in each of its bins."""
+    """(u, k) the number of values of each sensor in each of its bins."""
     order = np.argsort(sensor, kind="stable")
     bounds = np.searchsorted(sensor[order], np.arange(len(edges) + 1))
     counts = np.zeros((len(edges), BINS), dtype=np.int64)
@@ -108,14 +108,14 @@ def histograms(sensor: Int64, value: Float64, edges: Float64) -> Int64:
 
 @dataclass(frozen=True)
 class Reference:
-    """What a model saw in training, and its scores of validation samples."""
+    """Statistics of the training data, and of the scores of validation samples."""
 
     sensors: tuple[str, ...]
     columns: tuple[str, ...]
-    """What the scores are: a class, a label or a quantity."""
+    """What each score is about: a class, a label or a quantity."""
     time_unit: TimeUnit
     piece_length: float | None
-    """In the time unit; None where a piece is a sample."""
+    """In the time unit; None if a piece is a sample."""
     bins: Bins
     counts: Counts
     level_quantiles: Float64  # (u, 101) of the median values; NaN for a sensor without readings
@@ -126,7 +126,7 @@ class Reference:
     def learn(
         cls, table: EventTable, sensors: Sequence[str], watched: Sequence[Watched] = (), *, seed: int = 0
     ) -> Self:
-        """From the training table and the watched scores of validation samples."""
+        """Learn from the training table and the monitored scores of validation samples."""
         if len(table) > MAX_SAMPLES or table.num_readings > MAX_READINGS:
             chosen = np.random.default_rng(seed).permutation(len(table))[:MAX_SAMPLES]
             few = int(np.searchsorted(np.cumsum(table.count[chosen]), MAX_READINGS, side="right"))
@@ -143,7 +143,7 @@ class Reference:
         time_unit: TimeUnit,
         length: float | None = None,
     ) -> Self:
-        """From the pieces of the training table."""
+        """Learn from the pieces of the training table."""
         quantiles = np.full((len(sensors), len(QUANTILES)), np.nan)
         low, high = np.full(len(sensors), np.nan), np.full(len(sensors), np.nan)
         level, readings = np.full((2, len(sensors), BINS - 1), np.inf)
@@ -168,7 +168,7 @@ class Reference:
     # ---------------------------------------------------------------- keeping
 
     def to_dict(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """JSON values and arrays, from which `from_dict` makes the same reference."""
+        """JSON values and arrays from which `from_dict` restores the reference."""
         about = {"columns": list(self.columns), "piece_length": self.piece_length}
         arrays = {f"bins/{name}": array for name, array in vars(self.bins).items()}
         arrays |= {f"counts/{name}": array for name, array in vars(self.counts).items()}
@@ -178,7 +178,7 @@ class Reference:
     def from_dict(
         cls, about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], sensors: Sequence[str], time_unit: TimeUnit
     ) -> Self:
-        """What `to_dict` gave; a ValueError where it does not fit together."""
+        """The reference that `to_dict` described; raises a ValueError if it is inconsistent."""
         columns = tuple(str(name) for name in about["columns"])
         for name, array in arrays.items():
             whole = name.startswith("counts/") and name.removeprefix("counts/") not in FLOATS
@@ -204,7 +204,7 @@ class Reference:
 
 
 def edges(values: Float64) -> Float64:
-    """(BINS - 1,) the distinct quantiles that part the values, infinite where there are fewer."""
+    """(BINS - 1,) the distinct quantiles that separate the values, infinite if there are fewer."""
     found = np.full(BINS - 1, np.inf)
     values = values[np.isfinite(values)]
     if len(values):
@@ -214,7 +214,7 @@ def edges(values: Float64) -> Float64:
 
 
 def piece_length(table: EventTable) -> float | None:
-    """How long a piece is where there are few, long samples; None where each sample is one."""
+    """The length of a piece if there are few, long samples; None if each sample is a piece."""
     if len(table) >= FEW_SAMPLES or not table.num_readings:
         return None
     first, last = np.full(len(table), np.inf), np.full(len(table), -np.inf)

@@ -1,4 +1,4 @@
-"""Whether the values of a sensor look like those of training in another unit."""
+"""Detect whether the values of a sensor look like those of training in another unit."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 
 from raindrop.monitor.pieces import Float64
 
-CLOSE = 0.35  # mean distance of quantiles, in the spread of the expected values, that counts as the same
-MUCH_CLOSER = 0.25  # of the distance without a change of unit
-TIE = 0.05  # a power of ten is preferred to a rarer change that is closer by no more than this
+CLOSE = 0.35  # mean distance of quantiles, relative to the spread, that counts as equal
+MUCH_CLOSER = 0.25  # relative to the distance without a change of unit
+TIE = 0.05  # a power of ten is preferred unless a rarer change is closer by more than this
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class UnitChange:
     words: str = ""
 
     def describe(self) -> str:
-        """What the values look like."""
+        """A description of the change."""
         if self.words:
             return f"values look like those of training {self.words}"
         often = f"{self.factor:g} times" if self.factor > 1 else f"1/{1 / self.factor:g} of"
@@ -59,11 +59,11 @@ CHANGES: tuple[UnitChange, ...] = (
     *_both_ways(3.6, "km/h and m/s"),
     *_both_ways(60.0, "per minute and per second"),
 )
-"""Changes of unit that are looked for."""
+"""The unit changes that are considered."""
 
 
 def find_unit_change(old_quantiles: Float64, new: Float64) -> str | None:
-    """The change of unit after which new values fit the quantiles of the old ones, in words; None where none does."""
+    """A description of the unit change after which new values match the old quantiles; None if there is none."""
     old = old_quantiles[5:-5]
     if len(new) < 2 or not np.isfinite(old).all():
         return None
@@ -79,9 +79,9 @@ def find_unit_change(old_quantiles: Float64, new: Float64) -> str | None:
 
 
 def _distance(old: Float64, now: Float64, change: UnitChange) -> float:
-    """Mean distance between the quantiles that the change would give and those there are, in units of their spread.
+    """Mean distance between the quantiles expected after the change and the actual ones, in units of their spread.
 
-    Of positive values in logarithms, so that a long tail does not hide the others.
+    For positive values it is computed on logarithms, so that a long tail does not dominate.
     """
     expected = change.factor * old + change.offset
     if min(expected[0], now[0], old[0]) > 0:

@@ -41,7 +41,7 @@ def write_report(report: Report | ReadingsReport, path: str | os.PathLike[str]) 
 
 
 def check_report_path(path: str | os.PathLike[str]) -> None:
-    """Raise where no report can be written to `path`; to be called before the work, not after it."""
+    """Raise if no report can be written to `path`; meant to be called before the work, not after it."""
     if Path(path).suffix not in (".html", ".htm"):
         raise ConfigError(f"{path}: a report is an HTML file; its name must end in .html.")
     refuse_to_overwrite(Path(path))

@@ -37,7 +37,7 @@ LIMITS = [
     "not what caused the outcome; of two sensors with the same information, each alone can seem unimportant.",
 ]
 GRAPH_LIMIT = (
-    "A graph describes the model: along which edges it passes messages, or what those messages predict. An edge is no "
+    "A graph describes the model: along which edges it passes messages, or what those messages predict. An edge is not "
     "proof that one sensor acts on another; both can depend on a third that is not measured, and the direction is weak "
     "evidence where two sensors carry the same information at the same time."
 )
@@ -52,7 +52,7 @@ def card_of(
     *,
     graphs: bool = False,
 ) -> Card:
-    """The card of a model; with a table, also of the samples it is reported on; with `graphs`, their limitations."""
+    """The card of a model; with a table, also about the report's samples; with `graphs`, also their limitations."""
     training, scaler = estimator.data_, estimator.scaler_
     first, last = training["window"]
     model = model_rows(estimator)
@@ -83,7 +83,7 @@ def card_of(
 
 
 def model_rows(estimator: Estimator) -> Rows:
-    """Which model it is."""
+    """Rows that identify the model."""
     parameters = sum(p.numel() for p in estimator.model_.parameters())
     return [
         ("Task", estimator.task_.name),

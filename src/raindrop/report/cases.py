@@ -1,4 +1,4 @@
-"""The samples that can be selected on the page: which ones, and what the page shows of each."""
+"""The samples that can be selected on the page: how they are chosen, and what the page shows about each."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ MAX_READINGS = 120_000  # over all samples; more would make the page slow on a p
 
 @dataclass(frozen=True)
 class Case:
-    """One sample as the page shows it."""
+    """The content of the page about one sample."""
 
     id: str
     truth: Any  # as the task encodes it
     predicted: NDArray[np.float32]  # as the task predicts it
-    region: NDArray[Any] | None  # its set or interval, where the model has any
+    region: NDArray[Any] | None  # its set or interval, if the model has any
     sensor: NDArray[np.int64]  # (n,) ordered by sensor, then time
     time: NDArray[np.float64]
     value: NDArray[np.float64]
@@ -65,7 +65,7 @@ def cases(
     regions: NDArray[Any] | None,
     max_readings: int,
 ) -> list[Case]:
-    """What the page shows of each sample of `table`; long samples are thinned evenly until all of them fit."""
+    """The content of the page about each sample of `table`; long samples are thinned evenly until all of them fit."""
     table = table.in_unit(estimator.time_unit_)
     known = np.isin(np.array(table.sensors), estimator.scaler_.observed_sensors)
     table = table.where(known[table.sensor[table.rows()]])  # the model ignores the readings of any other sensor
@@ -102,7 +102,7 @@ def cases(
 
 
 def sensor_codes(estimator: SampleEstimator, table: EventTable) -> NDArray[np.int64]:
-    """(sensors of the table,) their positions among the sensors of the model; -1 for any other sensor."""
+    """(sensors of the table,) their positions among the sensors of the model; -1 if unknown."""
     position = {name: at for at, name in enumerate(estimator.scaler_.sensors)}
     return np.array([position.get(name, -1) for name in table.sensors], dtype=np.int64)
 

@@ -86,7 +86,7 @@ def draw(content: Chart) -> Any:
 
 
 def _downsample(x: np.ndarray, y: np.ndarray, number: int = 400) -> tuple[list[float], list[float]]:
-    """At most `number` points, evenly over the curve, rounded to what a screen can show."""
+    """At most `number` points, evenly over the curve, rounded to screen resolution."""
     at = np.unique(np.linspace(0, len(x) - 1, min(len(x), number)).round().astype(int))
     return np.round(x[at], 4).tolist(), np.round(y[at], 4).tolist()
 
@@ -105,7 +105,7 @@ def _robustness(report: Report) -> Any:
 
 
 def history_chart(history: Sequence[Mapping[str, Any]], metric: str | None, title: str) -> Any:
-    """The validation metric by epoch; the training loss where no metric is given."""
+    """The validation metric by epoch; the training loss if no metric is given."""
     chart = base_chart(height=240, x="epoch", y=f"validation {title}" if metric else "training loss")
     chart.xaxis.ticker = BasicTicker(desired_num_ticks=6, min_interval=1)
     values = [row.get("validation", {}).get(metric) if metric else row.get("loss") for row in history]

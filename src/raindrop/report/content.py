@@ -1,4 +1,4 @@
-"""What a report contains, as plain values, before anything is drawn."""
+"""The content of a report, as plain values, before anything is drawn."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from raindrop.table.event_table import EventTable
 from raindrop.table.hide import hide_random_sensors
 
 HIDDEN_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
-MAX_OCCLUDED = 5_000_000  # readings that the model sees while sensors are left out one by one
-MIN_OCCLUDED = 100  # samples
+MAX_OCCLUDED = 5_000_000  # maximum number of readings scored while leaving out sensors one by one
+MIN_OCCLUDED = 100  # minimum number of samples for it
 
 
 @dataclass(frozen=True)
 class Importances:
-    """How much worse the first metric is without each sensor, and on how many samples that was measured."""
+    """How much worse the first metric is without each sensor, and the number of samples it was measured on."""
 
     rows: list[dict[str, Any]]
     """The rows of `estimator.importances`, largest first."""
@@ -40,26 +40,26 @@ class Importances:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything on the page. A run alone has a card and a training history; the rest needs data."""
+    """The content of the page. A run alone has a card and a training history; the rest needs data."""
 
     title: str
     view: TaskView
-    """What differs by task."""
+    """The task-specific part."""
     card: Card
     history: list[dict[str, Any]]
     epoch_metric: str | None
-    """The validation metric that chose the epoch, where there was a choice."""
+    """The validation metric that chose the epoch, if there was a choice."""
     sensors: tuple[str, ...]
     time_unit: str
     label: str = ""
     truth: NDArray[Any] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     scores: list[Score] = field(default_factory=list)
-    """Of the model, then of the baselines."""
+    """Scores of the model, then of the baselines."""
     constant: dict[str, float] = field(default_factory=dict)
     """The metrics of a model that predicts the same for every sample."""
     section: Section | None = None
     coverage: list[Coverage] = field(default_factory=list)
-    """Of sets or intervals; empty where the model was fitted without validation samples."""
+    """Coverage of sets or intervals; empty if the model was fitted without validation samples."""
     importances: Importances | None = None
     graph_views: list[GraphView] = field(default_factory=list)
     cases: list[Case] = field(default_factory=list)
@@ -68,12 +68,12 @@ class Report:
 
     @property
     def metric_names(self) -> dict[str, str]:
-        """Each metric's name with what it is about."""
+        """Each metric's name, including what it is about."""
         return {name: self.view.metric_name(name) for name in self.view.metrics}
 
 
 def report_on_run(estimator: SampleEstimator, *, title: str = "") -> Report:
-    """What is known of a run without data: its card and its training history."""
+    """A report about a run without data: its card and its training history."""
     view = view_of(estimator)
     return Report(
         title=title or f"Model '{estimator.model}' for '{view.label()}'",
@@ -100,9 +100,9 @@ def report_on(
 ) -> Report:
     """Metrics, sensor graphs and explanations of a model on a labelled table.
 
-    baselines: other estimators of the same task to compare with, by the name to display; other_seeds: the same model
-    trained with other seeds, to see whether its graphs agree; notes: more lines for the model card; samples: how many
-    can be selected on the page.
+    baselines: other estimators for the same task, by display name; other_seeds: the same model trained with other
+    seeds, to check whether its graphs agree; notes: additional lines for the model card; samples: the number of samples
+    that can be selected on the page.
     """
     if samples < 1:
         raise ConfigError(f"samples={samples}: a report shows at least one sample.")
@@ -156,7 +156,7 @@ def _score(name: str, estimator: SampleEstimator, view: TaskView, table: EventTa
 
 
 def _importances(estimator: SampleEstimator, table: EventTable, seed: int) -> Importances:
-    """By occlusion, on as many samples, drawn at random, as take little time."""
+    """Importances by occlusion, on as many random samples as can be computed quickly."""
     readings = table.num_readings / len(table) * len(np.unique(table.sensor[table.rows()]))
     most = max(MIN_OCCLUDED, int(MAX_OCCLUDED / max(readings, 1)))
     chosen = np.sort(np.random.default_rng(seed).permutation(len(table))[:most])
@@ -165,7 +165,7 @@ def _importances(estimator: SampleEstimator, table: EventTable, seed: int) -> Im
 
 
 def _regions(estimator: SampleEstimator, view: TaskView, table: EventTable) -> dict[float, NDArray[Any]]:
-    """Conformal sets or intervals of every sample, by coverage; none without validation samples in training."""
+    """Conformal sets or intervals of every sample, by coverage; empty without validation samples in training."""
     try:
         return {share: view.region(estimator.predict_table(table, coverage=share)) for share in COVERAGES}
     except ConfigError:

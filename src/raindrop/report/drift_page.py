@@ -1,4 +1,4 @@
-"""One HTML page of what is no longer as in training: alarms with pictures, and every test. No scripts."""
+"""One HTML page about drift since training: alarms with figures, and every test. No scripts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TITLES = {
 
 
 def check_drift_path(path: str | os.PathLike[str]) -> None:
-    """Raise where no page can be written to `path`."""
+    """Raise if no page can be written to `path`."""
     if Path(path).suffix not in (".html", ".htm"):
         raise ConfigError(f"{path}: the page is an HTML file; its name must end in .html.")
     refuse_to_overwrite(Path(path))

@@ -1,4 +1,4 @@
-"""What a picture of sensor graphs shows: the arrows of each frame and the evidence of each arrow, in a sentence."""
+"""The content of a figure of sensor graphs: the arrows of each frame and the evidence of each arrow as a sentence."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from raindrop.graphs.layout import sensor_places, table_positions
 from raindrop.report.graph_picture import Arrow, Frame, Picture
 from raindrop.table.event_table import EventTable
 
-MIN_HERE = 5  # hidden readings of a receiver in a stretch, to say something about it
+MIN_HERE = 5  # minimum number of hidden readings of a receiver in a stretch, to show it
 
 
 def with_places(picture: Picture, positions: Any = None, table: EventTable | None = None) -> Picture:
-    """The picture as a map: of these positions, else of those that the table itself has for all its sensors."""
+    """The picture as a map, with these positions, or with those of the table if it has them for all its sensors."""
     notes = list(picture.notes)
     if positions is None and table is not None:
         positions, note = table_positions(table)
@@ -31,7 +31,7 @@ def with_places(picture: Picture, positions: Any = None, table: EventTable | Non
 
 
 def graph_picture(graph: SensorGraph, *, unit: str = "") -> Picture:
-    """One graph of a table; unit: of lags."""
+    """One graph of a table; unit: that of lags."""
     return Picture(graph.sensors, [_frame(graph, "", unit, _largest([graph]))], notes=_notes(graph))
 
 
@@ -57,7 +57,7 @@ def class_picture(classes: ClassGraphs, *, unit: str = "", of: str = "class") ->
 
 
 def effects_picture(effects: SenderEffects, graph: SenderGraph, *, unit: str = "") -> Picture:
-    """The graph of a fitted model; of long series also of each stretch of time, for a slider."""
+    """The graph of a fitted model; for long series also of each stretch of time, with a slider."""
     stretches = effects.stretches()
     largest = _largest([graph])
     whole = _frame(graph, "whole table" if stretches else "", unit, largest)
@@ -98,7 +98,7 @@ def _arrows(
     largest: float,
     lagged: set[tuple[str, str]] | None = None,
 ) -> list[Arrow]:
-    """Strongest first. lagged: the pairs with a direction; another pair is drawn once."""
+    """The arrows, strongest first. lagged: the pairs with a direction; any other pair is drawn once."""
     position = {name: at for at, name in enumerate(graph.sensors)}
     arrows = []
     for sender, receiver, weight in graph.edges().iter_rows():
@@ -114,7 +114,7 @@ def _arrows(
 def _stretch(
     title: str, rows: list[dict[str, Any]], graph: SenderGraph, total: Any, count: Any, largest: float
 ) -> Frame:
-    """The edges of the whole table, as strong as they are here."""
+    """The edges of the whole table, with their strength in this stretch."""
     position = {name: at for at, name in enumerate(graph.sensors)}
     arrows = []
     for row in rows:
@@ -147,7 +147,7 @@ def _notes(graph: SensorGraph) -> list[str]:
 
 
 def _with_advice(graph: SensorGraph) -> str:
-    """Why there is no edge, and what to do next."""
+    """Why there are no edges, and what to do next."""
     if not graph.is_empty:
         return ""
     return f"{graph.describe_empty()} Next: 'raindrop inspect DATA' shows how often each sensor is read."
@@ -157,7 +157,7 @@ def _with_advice(graph: SensorGraph) -> str:
 
 
 def informed_sentence(row: dict[str, Any], unit: str) -> str:
-    """An edge from readings alone."""
+    """A sentence about an edge from readings alone."""
     when = "at the same time" if row["kind"] == "same time" else f"at a lag of {row['lag'] or 0:.3g} {unit}".rstrip()
     arrow = "-" if row["kind"] == "same time" else "→"
     return (
@@ -167,7 +167,7 @@ def informed_sentence(row: dict[str, Any], unit: str) -> str:
 
 
 def sender_sentence(row: dict[str, Any]) -> str:
-    """An edge of a fitted model."""
+    """A sentence about an edge of a fitted model."""
     return (
         f"{row['sender']} → {row['receiver']}: {row['worse']:+.1%} error without it "
         f"({row['low']:+.1%} to {row['high']:+.1%}), q = {row['q']:.2g}"

@@ -1,4 +1,4 @@
-"""One HTML page of sensor graphs that needs no other file and no network: pictures, evidence, a list of edges."""
+"""A self-contained HTML page of sensor graphs that needs no network: figures, evidence, a list of edges."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def write_graph_page(
     title: str = "",
     about: str = INFORMED,
 ) -> Path:
-    """Write the page. unit: that of lags, for the text; positions: a frame sensor, x, y, for a map."""
+    """Write the page. unit: that of lags, for the text; positions: a frame with sensor, x, y, for a map."""
     write_text(path, graph_page(graph, unit=unit, positions=positions, title=title, about=about))
     return Path(path)
 
@@ -54,7 +54,7 @@ def graph_page(
     title: str = "",
     about: str = INFORMED,
 ) -> str:
-    """The page as text. A picture of several graphs has its places already."""
+    """The page as text. A picture of several graphs has its positions already."""
     if isinstance(graph, Picture):
         picture = graph
     elif isinstance(graph, ClassGraphs):

@@ -15,9 +15,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-SIZE = 760  # of the drawing, in its own units
-MAX_ARROWS = 300  # of a frame; a picture with more is unreadable
-MAX_UPRIGHT = 16  # sensors on a circle whose names are not turned
+SIZE = 760  # of the drawing, in SVG units
+MAX_ARROWS = 300  # per frame; more would be unreadable
+MAX_UPRIGHT = 16  # sensors on a circle; with more, names are rotated
 MAX_ISOLATED = 40  # with more sensors, those without any edge are not drawn
 NAME_LENGTH = 18
 
@@ -31,11 +31,11 @@ class Arrow:
     size: float
     """Its weight, as a share of the largest one on the page, from 0 to 1."""
     text: str
-    """Its evidence, a line for each kind."""
+    """Its evidence, one line for each kind."""
     head: bool = True
     """Whether it has a direction."""
     kind: Literal["more", "less", "none"] = "more"
-    """Positive weight, negative weight, or one that is not shown as an edge here."""
+    """Positive weight, negative weight, or an edge that is not shown as one here."""
 
 
 @dataclass(frozen=True)
@@ -51,18 +51,18 @@ class Frame:
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """Several frames of the same sensors at the same places."""
+    """Several frames with the same sensors at the same positions."""
 
     sensors: tuple[str, ...]
     frames: list[Frame]
     control: Literal["choice", "time"] = "choice"
     places: NDArray[np.float64] | None = None
-    """(sensor, 2) of a map, between -1 and 1; a circle where it is None."""
+    """(sensor, 2) positions on a map, between -1 and 1; None for a circle."""
     notes: list[str] = field(default_factory=list)
 
     @property
     def drawn(self) -> list[int]:
-        """The sensors that are drawn: all, or those with an arrow in some frame where there are many."""
+        """The sensors that are drawn: all, or only those with an arrow in some frame if there are many."""
         if len(self.sensors) <= MAX_ISOLATED:
             return list(range(len(self.sensors)))
         used = {
@@ -72,12 +72,12 @@ class Picture:
 
 
 def asset(name: str) -> str:
-    """The text of a file of this folder, with one kind of line ending, as a browser sees it."""
+    """The text of a file in this folder, with normalised line endings, as a browser sees it."""
     return files("raindrop.report").joinpath(name).read_text(encoding="utf-8").replace("\r\n", "\n")
 
 
 def picture_html(picture: Picture) -> str:
-    """The picture as part of a page. Everything from the data is escaped."""
+    """The picture as part of a page. All text from the data is escaped."""
     parts = [f'<div class="sensor-graph" data-control="{picture.control}">', _controls(picture)]
     parts.append('<div class="graph-scroll" tabindex="0" role="region" aria-label="Drawing of the graph">')
     parts.append(f"{_drawing(picture)}</div>")
@@ -160,7 +160,7 @@ def _drawing(picture: Picture) -> str:
 
 
 def _points(picture: Picture, drawn: Sequence[int], room: float) -> dict[int, tuple[float, float]]:
-    """Where each sensor is drawn, in the units of the drawing."""
+    """The position of each sensor, in the units of the drawing."""
     if picture.places is None:
         radius = SIZE / 2 - 14 - room
         angle = -np.pi / 2 + 2 * np.pi * np.arange(len(drawn)) / max(len(drawn), 1)
@@ -174,7 +174,7 @@ def _points(picture: Picture, drawn: Sequence[int], room: float) -> dict[int, tu
 def _curve(arrow: Arrow, point: dict[int, tuple[float, float]], on_circle: bool) -> str:
     (x, y), (to_x, to_y) = point[arrow.sender], point[arrow.receiver]
     middle_x, middle_y = (x + to_x) / 2, (y + to_y) / 2
-    if on_circle:  # towards the centre, so that arrows between neighbours leave the rim
+    if on_circle:  # bend towards the centre, away from the rim
         middle_x, middle_y = (SIZE / 2 + 0.6 * (each - SIZE / 2) for each in (middle_x, middle_y))
     bend_x, bend_y = middle_x - 0.12 * (to_y - y), middle_y + 0.12 * (to_x - x)
     head = f' marker-end="url(#head-{arrow.kind})"' if arrow.head else ""
@@ -189,7 +189,7 @@ def _curve(arrow: Arrow, point: dict[int, tuple[float, float]], on_circle: bool)
 def _label(
     name: str, x: float, y: float, font: int, number: int, on_circle: bool, taken: list[tuple[float, float, float]]
 ) -> str:
-    """The name beside its point; on a map, not where it would cover another one (the point has it on hover)."""
+    """The name beside its point; on a map, omitted if it would cover another one (hovering shows it)."""
     if not on_circle:
         width = len(name) * font * 0.6
         if any(
@@ -213,7 +213,7 @@ def _label(
 
 
 def short_names(names: Sequence[str], length: int = NAME_LENGTH) -> list[str]:
-    """Names for drawings: long ones lose their middle, and a number is added where two would be the same."""
+    """Names for drawings: long ones are shortened in the middle, and numbered if two would be the same."""
     end = length // 2 - 1
     short = [name if len(name) <= length else f"{name[: length - end - 1]}…{name[-end:]}" for name in names]
     return [name if short.count(name) == 1 else f"{name} {at + 1}" for at, name in enumerate(short)]

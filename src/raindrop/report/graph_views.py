@@ -38,7 +38,7 @@ PROBE = (
     "by linear regression: what could be predicted, whether or not the model does it. "
 )
 Answers = list[tuple[str, str]]  # question and answer
-MAX_SAMPLES = 400  # on which faithfulness and distances are computed
+MAX_SAMPLES = 400  # for faithfulness and distances
 
 
 @dataclass(frozen=True)
@@ -50,20 +50,21 @@ class GraphView:
     means: dict[int, SensorGraph]
     """By class."""
     graphs: SensorGraphs | None = None
-    """Of every sample of the report, where this kind has graphs per sample."""
+    """Graphs of every sample of the report, if this kind has graphs per sample."""
     evidence: dict[int, Answers] = field(default_factory=dict)
     """By class: questions about its difference from the other classes, and their answers."""
     warnings: dict[int, str] = field(default_factory=dict)
-    """By class: the answers that are a reason not to trust the graph."""
+    """By class: the answers that speak against trusting the graph."""
     q: dict[int, NDArray[np.float64]] = field(default_factory=dict)
     """By class, (u, v): the adjusted p-value of the edge's difference from all other classes."""
     recurs: dict[str, dict[int, NDArray[np.bool_]]] = field(default_factory=dict)
-    """Where other seeds were given: for the mean of a class ("own"), of the other classes ("others") and their
-    "difference", by class, (u, v): whether the edge is among the strongest with every seed. Others are no facts."""
+    """If other seeds were given: for the mean of a class ("own"), of the other classes ("others") and their
+    "difference", by class, (u, v): whether the edge is among the strongest with every seed. Other edges are not
+    reliable."""
 
     @property
     def empty(self) -> str:
-        """One sentence saying why no class has any edge; an empty string where one has."""
+        """One sentence saying why no class has any edge; an empty string if one has."""
         sentences = [graph.describe_empty() for graph in self.means.values()]
         return sentences[0] if all(sentences) else ""
 
@@ -78,8 +79,8 @@ def graph_views(
 ) -> list[GraphView]:
     """Every kind of sensor graph that the model has.
 
-    code: (samples,) the class of each sample, a position in `names`; with one class there is one mean graph, and no
-    differences. other_seeds: the same model trained with other seeds.
+    code: (samples,) the class of each sample, a position in `names`; with a single class there is one mean graph, and
+    no differences. other_seeds: the same model trained with other seeds.
     """
     codes = np.unique(code).tolist()
     kinds: dict[str, tuple[str, Callable[[SampleEstimator, EventTable], SensorGraphs]]] = {
@@ -111,7 +112,7 @@ def graph_views(
 
 
 def _with_seeds(view: GraphView, graphs: SensorGraphs, other_seeds: Sequence[SensorGraphs], code: int) -> GraphView:
-    """The same view of a table without classes, with what other seeds say about its mean graph."""
+    """The same view for a table without classes, with the stability of its mean graph over seeds."""
     if not other_seeds:
         return replace(view, warnings={code: NO_OTHER_SEED})
     result = stability([each.mean() for each in (graphs, *other_seeds)], top=_top(graphs))
@@ -124,7 +125,7 @@ def _with_seeds(view: GraphView, graphs: SensorGraphs, other_seeds: Sequence[Sen
 
 
 def _top(graphs: SensorGraphs) -> int:
-    """How many edges count as strong."""
+    """The number of edges that count as strong."""
     return min(20, max(1, len(graphs.sensors) * (len(graphs.sensors) - 1) // 8))
 
 
@@ -193,7 +194,7 @@ def _with_evidence(
 def _stability(
     graphs: SensorGraphs, other_seeds: Sequence[SensorGraphs], mask: NDArray[np.bool_], which: str, seed: int
 ) -> tuple[Answers, list[str]]:
-    """Whether other samples and other seeds give the same difference: answers, and those that say no."""
+    """Whether other samples and other seeds give the same difference: answers, and the negative ones."""
     top = _top(graphs)
     seeds_question = f"Do other training seeds give the same difference between {which}?"
     comparisons = [(f"Do other samples give the same difference between {which}?", bootstrap(graphs, mask, seed=seed))]
@@ -215,7 +216,7 @@ def _general_evidence(
     names: Sequence[str],
     seed: int,
 ) -> tuple[Answers, list[str]]:
-    """Faithfulness and distances, on some samples: answers, and those that are a reason not to trust it."""
+    """Faithfulness and distances, on some samples: answers, and those that speak against trusting the graph."""
     answers, against = [], []
     subset = np.random.default_rng(seed).permutation(len(table))[:MAX_SAMPLES]
     part = SensorGraphs(graphs.sensors, [graphs.ids[at] for at in subset], graphs.weights[subset])

@@ -1,4 +1,4 @@
-"""Numbers as the page shows them."""
+"""Number formats of the page."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def static_text(value: Any) -> str:
 
 
 def quantity_text(value: float) -> str:
-    """A quantity with three significant digits, but all digits before the point; a dash where there is none."""
+    """A quantity with three significant digits, but all digits before the point; a dash if there is none."""
     if np.isnan(value):
         return "–"
     if np.isinf(value):
@@ -37,7 +37,7 @@ def quantity_text(value: float) -> str:
 
 
 def share_text(value: float) -> str:
-    """A share with three decimals; a dash where there is none."""
+    """A share with three decimals; a dash if there is none."""
     return "–" if np.isnan(value) else f"{value:.3f}".replace("-", "−")
 
 
@@ -47,5 +47,5 @@ def percent_text(share: float, decimals: int = 1) -> str:
 
 
 def size_text(samples: int, readings: int) -> str:
-    """How large a table is."""
+    """The size of a table as text."""
     return f"{samples:,} sample{'' if samples == 1 else 's'} with {readings:,} readings"

@@ -1,4 +1,4 @@
-"""Renders a report as one self-contained HTML file: no network, no other files."""
+"""Render a report as one self-contained HTML file: no network, no other files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from raindrop.report.numbers import digits, percent_text, static_text
 from raindrop.report.policy import content_nonce, policy_hash
 from raindrop.report.tasks import TaskView
 
-MAX_EDGES_PER_SAMPLE = 100  # a plot with more is unreadable
+MAX_EDGES_PER_SAMPLE = 100  # more would be unreadable
 
 
 def page(report: Report) -> str:
@@ -46,7 +46,7 @@ def page(report: Report) -> str:
 
 
 def render(template: str, data: Any, charts: Any, scripts: Sequence[str], **values: Any) -> str:
-    """A page from its template. What comes from the data is escaped: by Jinja in the markup, here in the scripts."""
+    """A page from its template. Text from the data is escaped: by Jinja in the markup, here in the scripts."""
     environment = Environment(
         loader=PackageLoader("raindrop", "report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
@@ -68,7 +68,7 @@ def render(template: str, data: Any, charts: Any, scripts: Sequence[str], **valu
 
 
 def _element_text(text: str) -> str:
-    """The text of an element as a browser sees it, which knows one kind of line ending."""
+    """The text of an element as a browser sees it, with normalised line endings."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

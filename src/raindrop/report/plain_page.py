@@ -1,4 +1,4 @@
-"""The frame of pages without scripts: head, title, style. They need no package beside the library."""
+"""The frame of pages without scripts: head, title, style. They need no additional package."""
 
 from __future__ import annotations
 

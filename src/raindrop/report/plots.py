@@ -37,7 +37,7 @@ except ImportError as error:
     raise MissingExtraError(error.name or "matplotlib", "plot", "Drawing plots") from None
 
 ORANGE, BLUE, INK, GREY = "#b4531a", "#1f5f8b", "#1a2433", "#9aa5b1"
-MANY = 40  # sensors: of more, those without a drawn edge have no name
+MANY = 40  # sensors; with more, those without a drawn edge are not labelled
 COLOURS = (ORANGE, BLUE, "#4b7f32", "#7a4b9c", "#8a6d00", "#b03060", "#008080", "#6b7785")
 
 
@@ -46,8 +46,8 @@ def graph(
 ) -> Figure:
     """The `top` strongest edges of a graph, sensors on a circle or a map; negative weights are blue.
 
-    positions: a frame with the columns sensor, x and y, for a map. `warning` is printed on the figure. A graph without
-    edges is one sentence that says why.
+    positions: a frame with the columns sensor, x and y, for a map. `warning` is printed on the figure. For a graph
+    without edges, the figure shows a sentence that says why.
     """
     place = None if positions is None else sensor_places(sensor_graph.sensors, positions)
     figure, (axes,) = _panels(1, 5.5 if len(sensor_graph.sensors) <= MANY else 8.0)
@@ -58,7 +58,7 @@ def graph(
 
 
 def side_by_side(graphs: Mapping[str, SensorGraph], *, top: int = 50) -> Figure:
-    """Several graphs, each with widths on a scale of its own, such as planted edges and those that were found."""
+    """Several graphs, each with its own scale of widths, such as planted and found edges."""
     if not graphs:
         raise DataError("There is no graph to draw.")
     figure, panels = _panels(len(graphs), 4.2)
@@ -68,11 +68,12 @@ def side_by_side(graphs: Mapping[str, SensorGraph], *, top: int = 50) -> Figure:
 
 
 def class_graphs(by_class: Mapping[Any, SensorGraph], *, top: int = 50, warning: str = "") -> Figure:
-    """The paper's figure: the mean graph of each class, with widths on one scale; of two classes also the difference.
+    """The paper's figure: the mean graph of each class, with a common scale of widths; for two classes also the
+    difference.
 
-    `by_class` is the result of `SensorGraphs.by_class`. In the difference an edge is orange where it is stronger in
-    the second class and blue where it is stronger in the first. `warning`, such as `Stability.reason`, is printed on
-    the figure.
+    `by_class` is the result of `SensorGraphs.by_class`. In the difference an edge is orange if it is stronger in the
+    second class and blue if it is stronger in the first. `warning`, such as `Stability.reason`, is printed on the
+    figure.
     """
     if not by_class:
         raise DataError("There is no class, so there is no graph to draw.")
@@ -91,9 +92,9 @@ def class_graphs(by_class: Mapping[Any, SensorGraph], *, top: int = 50, warning:
 
 
 def class_differences(classes: ClassGraphs, *, top: int = 50, positions: Any = None) -> Figure:
-    """Each class's graph, then the differences that have evidence; orange where a sender helps more in the class.
+    """Each class's graph, then the differences that have evidence; orange if a sender helps more in the class.
 
-    positions: as of `graph`. A difference without edges is a sentence that says why.
+    positions: as in `graph`. A difference without edges is shown as a sentence that says why.
     """
     graphs = list(classes.graphs.values())
     differences = list(classes.differences.values())
@@ -107,9 +108,9 @@ def class_differences(classes: ClassGraphs, *, top: int = 50, positions: Any = N
 
 
 def heat_map(graph: SensorGraph, *, title: str | None = None, warning: str = "") -> Figure:
-    """All weights of a graph as a matrix of colours; rows are senders, columns are receivers.
+    """All weights of a graph as a heat map; rows are senders, columns are receivers.
 
-    Where no edge connects two sensors, a sentence below the matrix says why.
+    If no edge connects two sensors, a sentence below says why.
     """
     size = max(4.0, 0.26 * len(graph.sensors) + 2)
     figure = Figure(figsize=(size + 1, size), layout="constrained")
@@ -131,7 +132,7 @@ def heat_map(graph: SensorGraph, *, title: str | None = None, warning: str = "")
 
 
 def sample(estimator: SampleEstimator, table: EventTable, name: str, *, max_sensors: int = 12) -> Figure:
-    """A sample's readings, one panel per sensor, with the model's attention over time below each where it has any.
+    """A sample's readings, one panel per sensor, with the model's attention over time below each if it has any.
 
     Only the `max_sensors` sensors with most readings are drawn. A bar's height is the sensor's attention to that time.
     """
@@ -173,8 +174,8 @@ def filled(
 ) -> Figure:
     """A sample's readings, its gaps or its future filled with intervals, and which sensors informed the main gap.
 
-    sensors: which to draw; the `max_sensors` with the longest gaps, or of a forecaster with most readings, where not
-    given. truth: hidden readings to draw too, a frame with the columns sample, time, sensor and value.
+    sensors: the sensors to draw; by default the `max_sensors` with the longest gaps or, for a forecaster, with most
+    readings. truth: hidden readings to draw too, a frame with the columns sample, time, sensor and value.
     """
     case = sample_case(estimator, table, sample, sensors, truth=truth, coverage=coverage, max_sensors=max_sensors)
     if case is None:
@@ -296,7 +297,7 @@ def _panels(number: int, size: float) -> tuple[Figure, list[Axes]]:
 
 
 def _largest(graphs: Sequence[SensorGraph], top: int) -> float:
-    """The absolute weight of the strongest edge; 1 where there is none."""
+    """The absolute weight of the strongest edge; 1 if there is none."""
     strongest = [graph.strongest(top).weights for graph in graphs]
     return max((float(np.abs(weights).max(initial=0)) for weights in strongest), default=0) or 1.0
 
@@ -368,14 +369,14 @@ def _draw_graph(
 
 
 def _attention(estimator: SampleEstimator, one: EventTable) -> tuple[NDArray[Any], NDArray[Any]] | None:
-    """The times of a sample, and (times, sensors) the attention to them; None where the model has none."""
+    """The times of a sample, and (times, sensors) the attention to them; None if the model has none."""
     for batch, output in estimator.run_model(one):
         return None if output.time_weights is None else (to_numpy(batch.time), to_numpy(output.time_weights))
     return None
 
 
 def _warn(figure: Figure, warning: str) -> None:
-    """A framed warning below the plot, so that the plot is not copied without it."""
+    """A framed warning below the plot, so that the plot cannot be copied without it."""
     if warning:
         box = {"facecolor": "#fff4e0", "edgecolor": "#b7791f", "boxstyle": "round,pad=0.4"}
         text = _escaped(f"Warning: {warning}")  # wrapping ignores parse_math=False
@@ -392,5 +393,5 @@ def _literal(axes: Axes) -> None:
 
 
 def _escaped(name: str) -> str:
-    """Text for a place where $ would start a formula whatever is asked for, such as a legend."""
+    """Text for places where $ always starts a formula, such as a legend."""
     return name.replace("$", r"\$")

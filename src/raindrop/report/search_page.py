@@ -1,4 +1,4 @@
-"""One HTML page of a search: trials over time, which settings mattered, the best beside the start. No scripts."""
+"""One HTML page about a search: trials over time, which settings mattered, the best and the start. No scripts."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from raindrop.search.result import SearchResult, TrialRecord
 BEST, OTHER, PRUNED, LINE = "#b4531a", "#1f5f8b", "#b8c0c8", "#d9e0e7"
 WIDTH, HEIGHT, LEFT, FOOT = 860, 260, 62, 34
 SMALL_WIDTH, SMALL_HEIGHT = 400, 170
-MAX_PICTURES = 6  # settings that are drawn against the metric
-MARGIN = 0.06  # of a picture, so that no dot lies on its edge
+MAX_PICTURES = 6  # settings plotted against the metric
+MARGIN = 0.06  # of a plot, so that no dot lies on its edge
 
 NOTE = (
     "Trials are compared on the same validation samples, so the best value is somewhat optimistic, more so with more "
@@ -28,7 +28,7 @@ NOTE = (
 
 
 def write_search_page(result: SearchResult, path: str | os.PathLike[str], *, title: str = "Search") -> Path:
-    """Write the page, atomically; one of an earlier start of the search is replaced."""
+    """Write the page, atomically, replacing the page of an earlier run of the search."""
     write_text(path, search_page(result, title=title))
     return Path(path)
 
@@ -112,7 +112,7 @@ def _scatter(result: SearchResult, name: str) -> str:
     numbers = [value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
     distinct = sorted(set(map(str, values))) if len(numbers) < len(values) else sorted(set(numbers))
     width = SMALL_WIDTH - LEFT
-    if len(distinct) <= 8:  # each value has its place
+    if len(distinct) <= 8:  # categorical axis
         place = {str(value): at for at, value in enumerate(distinct)}
         x = _Axis([-0.4, len(distinct) - 0.6], width, start=LEFT, up=False)
         positions = [x(place[str(value)]) for value in values]
@@ -170,7 +170,7 @@ def _table(result: SearchResult) -> str:
 
 
 class _Axis:
-    """Where a value lies in a picture, in its pixels."""
+    """Maps values to pixels of a plot."""
 
     def __init__(self, values: Sequence[float], size: float, *, start: float = 0, up: bool = True, log: bool = False):
         self.log, self.start, self.size, self.up = log, start, size, up

@@ -1,7 +1,7 @@
-"""Work that one process is too slow for: scoring and benchmark jobs on a pool of processes, or on a Ray cluster.
+"""Work for more than one process: scoring and benchmark jobs on a pool of processes, or on a Ray cluster.
 
-`predict` cuts a table into parts of whole samples (parts), lets an engine score them (pool, ray_engine) and joins what
-they wrote (parts_folder). `score_part` is the function that every engine runs; other engines, such as Spark, can too.
+`predict` cuts a table into parts of whole samples (parts), lets an engine score them (pool, ray_engine) and joins the
+results (parts_folder). Every engine runs the function `score_part`; other engines, such as Spark, can use it too.
 """
 
 from importlib import import_module
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["predict", "score_part"]
 
-# Imported when first asked for: a worker needs only what it works with.
+# Imported on first use: a worker imports only what it needs.
 _MODULES = {"predict": "raindrop.scale.scoring", "score_part": "raindrop.scale.score"}
 
 

@@ -1,4 +1,4 @@
-"""What engines and their workers hand to each other: a part to score, and what became of it."""
+"""Messages between engines and their workers: a part to score, and its result."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from raindrop import errors
 from raindrop.errors import RaindropError, describe_failure
 
 MAX_ATTEMPTS = 3
-"""How often a part is scored whose process ends before it is done."""
+"""How often a part is attempted if its process ends before it is done."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """The samples `start` to `stop` (without the last) of a table."""
+    """The samples `start` to `stop` (exclusive) of a table."""
 
     number: int
     start: int
@@ -23,7 +23,7 @@ class Part:
 
     @property
     def file(self) -> str:
-        """Where its predictions are written, within the folder of parts."""
+        """The file of its predictions, within the folder of parts."""
         return f"part-{self.number:06d}.parquet"
 
     def __len__(self) -> int:
@@ -33,14 +33,14 @@ class Part:
 Score = Callable[[Part], None]
 """Scores a part and writes its predictions."""
 Done = Generator[Part, None, None]
-"""The parts that an engine has scored, as they are done; closing it ends the engine's workers."""
+"""The parts that an engine has scored, as they finish; closing it ends the engine's workers."""
 OpenScorer = Callable[[], Score]
-"""Makes what scores parts; called once by each worker."""
+"""Creates the function that scores parts; called once by each worker."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A worker's answer for a part: an error is a sentence and the name of its type; a bug has no type."""
+    """A worker's result for a part: an error is a message and the name of its type; a bug has no type."""
 
     part: int
     error: str = ""
@@ -48,7 +48,7 @@ class Outcome:
 
     @classmethod
     def of_failure(cls, part: int, error: BaseException) -> Outcome:
-        """What to say of an exception."""
+        """The outcome for an exception."""
         if isinstance(error, RaindropError):
             return cls(part, str(error), type(error).__name__)
         sentence = describe_failure(error)
@@ -57,7 +57,7 @@ class Outcome:
         return cls(part, "".join(traceback.format_exception(error)))
 
     def raise_failure(self) -> None:
-        """Raise the error here, where there was one."""
+        """Raise the error, if there was one."""
         if not self.error:
             return
         if not self.kind:

@@ -1,4 +1,4 @@
-"""The folder where the predictions of parts wait until all are there, and scoring that was stopped goes on from it.
+"""The folder that collects the predictions of parts until all are complete, and from which stopped scoring resumes.
 
 parts.json           the key of the work: model, table and options; predictions of other work are never taken
 part-000000.parquet  the predictions of each part that is done
@@ -32,18 +32,18 @@ class Scored:
 
     frame: pl.DataFrame
     unsure: int | None
-    """For how many samples no single answer reaches the coverage; None where no coverage was asked for."""
+    """The number of samples for which no single answer reaches the coverage; None without a coverage."""
 
 
 class PartsFolder:
-    """The predictions of some parts of one piece of work."""
+    """The predictions of some parts of one job."""
 
     def __init__(self, path: Path, key: str, parts: Sequence[Part]):
         self.path, self.key, self.parts = path, key, parts
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Have the folder alone. Without any part done it is removed at the end, otherwise work can go on from it."""
+        """Lock the folder. If no part is done it is removed at the end, otherwise the job can resume from it."""
         if self._stored_key() is None and self._has_other_files():
             refuse_to_overwrite(self.path)
         try:
@@ -71,7 +71,7 @@ class PartsFolder:
         return [part for part in self.parts if not (self.path / part.file).exists()]
 
     def join(self, ids: pl.Series) -> Scored:
-        """All predictions in the order of the table, whose samples are `ids`; an error where any is missing."""
+        """All predictions in the order of the table, whose samples are `ids`; raises if any is missing."""
         missing = self.missing()
         if missing:
             raise RaindropError(
@@ -95,7 +95,7 @@ class PartsFolder:
         return Scored(frame, unsure)
 
     def remove(self) -> None:
-        """Remove the folder, unless it has files of others."""
+        """Remove the folder, unless it contains other files."""
         self._clear()
         (self.path / LOCK).unlink(missing_ok=True)
         with suppress(OSError):
@@ -108,7 +108,7 @@ class PartsFolder:
         shutil.rmtree(self.path / TABLE, ignore_errors=True)
 
     def _has_other_files(self) -> bool:
-        """Whether there is anything that a process which was killed as it began here has not left."""
+        """Whether the folder has files other than those that a killed process may have left."""
         if not self.path.is_dir():
             return self.path.exists()
         return any(path.name != LOCK and not path.name.startswith(f".{DESCRIPTION}") for path in self.path.iterdir())
@@ -121,7 +121,7 @@ class PartsFolder:
 
 
 def _locked(file: IO[str]) -> bool:
-    """Whether this process has the file alone; a file system without locks cannot tell."""
+    """Whether this process has locked the file; True on a file system without locks."""
     try:
         return try_lock(file)
     except NoLocksError:

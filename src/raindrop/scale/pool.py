@@ -1,7 +1,7 @@
 """A pool of processes on this machine that score parts.
 
-Each process has one part at a time. One that ends before it has answered, for whatever reason, is replaced, and its
-part is scored again; no part is there twice, since its file has its number.
+Each process has one part at a time. One that ends before it has replied, for whatever reason, is replaced, and its part
+is scored again; no part can be duplicated, since its file has its number.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from raindrop.scale.messages import MAX_ATTEMPTS, Done, LostPart, OpenScorer, Ou
 
 
 def score_in_pool(open_scorer: OpenScorer, parts: Sequence[Part], processes: int) -> Done:
-    """Score the parts, and yield each as it is done; LostPart where processes keep ending over one."""
+    """Score the parts, and yield each when it is done; raises LostPart if processes keep ending over one."""
     waiting, attempts = deque(parts), Counter[int]()
     workers = [_Worker(open_scorer) for _ in range(min(processes, len(parts)))]
     try:
@@ -44,7 +44,7 @@ def score_in_pool(open_scorer: OpenScorer, parts: Sequence[Part], processes: int
 
 
 def _after_loss(worker: _Worker, waiting: deque[Part], attempts: Counter[int], open_scorer: OpenScorer) -> _Worker:
-    """A new worker in place of one that ended; its part waits again, before all others."""
+    """A new worker in place of one that ended; its part goes to the front of the queue."""
     worker.end()
     part = worker.part
     assert part is not None
@@ -67,7 +67,7 @@ class _Worker:
         self.part: Part | None = None
 
     def give(self, part: Part) -> bool:
-        """Hand it a part; False where the process has ended."""
+        """Give it a part; False if the process has ended."""
         self.part = part
         try:
             self.pipe.send(part)
@@ -76,7 +76,7 @@ class _Worker:
         return True
 
     def take(self) -> Outcome | None:
-        """Its answer; None where the process ended without one."""
+        """Its result; None if the process ended without one."""
         try:
             outcome: Outcome = self.pipe.recv()
         except (EOFError, OSError):
@@ -86,13 +86,13 @@ class _Worker:
     def end(self) -> None:
         """End the process now, and wait until it is gone."""
         self.pipe.close()
-        self.process.kill()  # what it writes appears complete or not at all
+        self.process.kill()  # its writes are atomic
         self.process.join()
 
 
 def _serve(pipe: Connection, open_scorer: OpenScorer, parent: int) -> None:
-    """What a worker runs: answer parts until the pipe ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of Ctrl-C only the parent should speak
+    """The main function of a worker: score parts until the pipe ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the parent reports Ctrl-C
     end_with_parent(parent)
     scorer = None
     while True:
@@ -104,7 +104,7 @@ def _serve(pipe: Connection, open_scorer: OpenScorer, parent: int) -> None:
             scorer = scorer or open_scorer()
             scorer(part)
             outcome = Outcome(part.number)
-        except BaseException as error:  # polars panics on some damaged files, and a panic is no Exception
+        except BaseException as error:  # polars panics on some damaged files, and a panic is not an Exception
             outcome = Outcome.of_failure(part.number, error)
-        with suppress(OSError):  # nobody waits for it any more
+        with suppress(OSError):  # the parent is gone
             pipe.send(outcome)

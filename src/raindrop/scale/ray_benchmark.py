@@ -13,12 +13,12 @@ from raindrop.benchmark.workers import run_worker
 from raindrop.errors import first_line
 from raindrop.scale.ray_session import ray_session
 
-MAX_RETRIES = 3  # of a worker whose process or machine is lost; jobs that it had finished are not run again
+MAX_RETRIES = 3  # of a worker whose process or machine is lost; finished jobs are not run again
 
 
 @contextmanager
 def ray_workers(jobs: Sequence[Job], out: Path, number: int) -> Iterator[list[RayWorker]]:
-    """`number` workers on the cluster for the length of the block; they end when all jobs are done."""
+    """`number` workers on the cluster for the duration of the block; they end when all jobs are done."""
     jobs = [replace(job, folder=job.folder.resolve()) for job in jobs]
     with ray_session(number) as ray:
         task = ray.remote(num_cpus=1, max_retries=MAX_RETRIES)(run_worker)
@@ -42,7 +42,7 @@ class RayWorker:
         return not self._ended(0.0)
 
     def join(self, timeout: float) -> None:
-        """Wait until it has ended, or so many seconds."""
+        """Wait until it has ended, or for this many seconds."""
         self._ended(timeout)
 
     def terminate(self) -> None:
@@ -52,7 +52,7 @@ class RayWorker:
 
     @property
     def exitcode(self) -> int | str | None:
-        """None while it runs, 0 where it ended well, otherwise what Ray says."""
+        """None while it runs, 0 if it succeeded, otherwise Ray's message."""
         if self.is_alive():
             return None
         try:

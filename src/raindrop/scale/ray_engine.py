@@ -1,4 +1,4 @@
-"""Scoring parts on Ray: Ray Data hands the parts to actors that hold the model, and replaces those that end."""
+"""Score parts on Ray: Ray Data passes the parts to actors that hold the model, and replaces those that end."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from raindrop.scale.ray_session import ray_session
 
 
 def score_on_ray(open_scorer: OpenScorer, parts: Sequence[Part], processes: int | None, folder: Path) -> Done:
-    """Score the parts on as many actors (all cores of the cluster where not given), and yield each as it is done.
+    """Score the parts on this many actors (by default all cores of the cluster), and yield each when it is done.
 
-    Ray replaces actors that end as often as it takes. How often a part was begun is counted in files of `folder`, which
-    all machines share; LostPart where it was too often.
+    Ray replaces actors that end, without limit. Attempts of each part are counted in files of `folder`, which all
+    machines share; raises LostPart after too many.
     """
     if not parts:
         return
@@ -47,7 +47,7 @@ def score_on_ray(open_scorer: OpenScorer, parts: Sequence[Part], processes: int 
 
 @contextmanager
 def _quiet(ray: Any) -> Iterator[None]:
-    """Without the bars and lines of Ray Data: progress is shown as elsewhere, and errors are raised."""
+    """Silence Ray Data's progress bars and logs: progress is shown as elsewhere, and errors are raised."""
     context, logger = ray.data.DataContext.get_current(), logging.getLogger("ray.data")
     quiet = {"enable_progress_bars": False, "print_on_execution_start": False}
     before, level = {name: getattr(context, name) for name in quiet}, logger.level
@@ -70,7 +70,7 @@ class _Actor:
         self.scorer: Score | None = None
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
-        """Score the parts of a batch (one); the answer says which, and what went wrong."""
+        """Score the parts of a batch (one); returns the part and any error."""
         outcomes = [self._score(Part(*map(int, numbers))) for numbers in zip(*batch.values(), strict=True)]
         return {name: [getattr(outcome, name) for outcome in outcomes] for name in ("part", "error", "kind")}
 

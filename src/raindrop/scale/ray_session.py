@@ -1,4 +1,4 @@
-"""Ray: imported when it is asked for, started on this machine alone or joined where RAY_ADDRESS names a cluster."""
+"""Ray: imported on first use, started on this machine only, or joined if RAY_ADDRESS is set to a cluster."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ LOOPBACK = "127.0.0.1"
 
 
 def import_ray() -> Any:
-    """The package, without usage statistics and the lines that its servers log."""
+    """The package, without usage statistics and server logs."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
-    if not os.environ.get("RAY_ADDRESS"):  # without this Ray takes an address that other machines reach
+    if not os.environ.get("RAY_ADDRESS"):  # otherwise Ray uses an address that other machines can reach
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     try:
         import ray
@@ -30,10 +30,10 @@ def import_ray() -> Any:
 
 @contextmanager
 def ray_session(processes: int | None) -> Iterator[Any]:
-    """Ray for the length of the block, and shut down after it; one that runs in this process already is used as it is.
+    """Ray for the duration of the block, shut down afterwards; if it already runs in this process, that one is used.
 
-    With RAY_ADDRESS the cluster there is joined. Otherwise one of `processes` (all cores where not given) is started
-    that listens on this machine's loopback only, without a dashboard.
+    With RAY_ADDRESS, that cluster is joined. Otherwise one with `processes` (by default all cores) is started that
+    listens only on this machine's loopback, without a dashboard.
     """
     ray = import_ray()
     if ray.is_initialized():

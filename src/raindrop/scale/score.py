@@ -1,4 +1,4 @@
-"""Scoring a part of a table: one pure function from Arrow tables to predictions, the same for every engine."""
+"""Score a part of a table: one pure function from Arrow tables to predictions, the same for every engine."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def score_part(
     (`.frame().to_arrow()` for pyarrow).
 
     events: columns sample, time, sensor and value; **every reading of a sample must be in the same part**. samples: one
-    row per sample, with the static attributes that the model was trained with; without it they are looked for among the
-    columns of `events`. Both are Arrow tables, or frames of polars or pandas.
+    row per sample, with the static attributes that the model was trained with; by default they are taken from the
+    columns of `events`. Both are Arrow tables, or polars or pandas frames.
 
-    sensors: the order in which readings of the same time are added up; the model's own where not given. time_unit: of
-    the times; the model's where not given. coverage, by_class: as in `predict_table`.
+    sensors: the order in which readings of the same time are summed; by default the model's. time_unit: of the times;
+    by default the model's. coverage, by_class: as in `predict_table`.
     """
     event_frame = to_polars(events, "events")
     sample_frame = None if samples is None else to_polars(samples, "samples")
     columns = (event_frame if sample_frame is None else sample_frame).columns
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RaindropWarning)  # of the whole table, they were shown when it was read
+        warnings.simplefilter("ignore", RaindropWarning)  # they were shown for the whole table when it was read
         table = EventTable.from_frames(
             event_frame,
             sample_frame,

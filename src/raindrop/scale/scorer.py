@@ -1,4 +1,4 @@
-"""What every worker does: open the model and the table once, then score parts and write their predictions."""
+"""The work of every worker: open the model and the table once, then score parts and write their predictions."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from raindrop.scale.score import score_part
 from raindrop.table.blocks import is_large
 from raindrop.table.event_table import EventTable
 
-UNSURE = "unsure"  # in a part's file, beside its columns: for how many samples no single answer is possible
+UNSURE = "unsure"  # metadata in a part's file: the number of samples without a single possible answer
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What changes predictions, apart from the model and the table."""
+    """Options that change predictions, apart from the model and the table."""
 
     unknown_sensors: str = "error"
     coverage: float | None = None
@@ -28,11 +28,11 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What a worker must know to score parts of a table; all paths are absolute."""
+    """What a worker needs to score parts of a table; all paths are absolute."""
 
     run: Path
     model_checksum: str
-    """Of model.json, which has the checksum of the weights."""
+    """Checksum of model.json, which contains the checksum of the weights."""
     key: Path | None
     """File with the key that the run must be signed with."""
     table: Path
@@ -42,7 +42,7 @@ class Work:
     options: Options
 
     def open(self) -> Scorer:
-        """Load the model and open the table; an error where one of them is not what the work was planned with."""
+        """Load the model and open the table; raises if one of them has changed since the work was planned."""
         if file_checksum(self.run / "model.json") != self.model_checksum:
             raise ModelFileError(f"{self.run}: the model was replaced while it was scoring. Run the command again.")
         if stored_fingerprint(self.table) != self.fingerprint:
@@ -54,12 +54,12 @@ class Scorer:
     """A loaded model and an opened table."""
 
     def __init__(self, estimator: SampleEstimator, table: EventTable, out: Path, options: Options):
-        """One thread, whatever the environment says: sums in another order would differ in their last bits."""
+        """One thread, whatever the environment: another order of sums would change the last bits."""
         estimator.set_params(unknown_sensors=options.unknown_sensors, threads=1, progress=False)
         self.estimator, self.table, self.out, self.options = estimator, table, out, options
 
     def __call__(self, part: Part) -> None:
-        """Write the predictions of a part; the file appears complete."""
+        """Write the predictions of a part, atomically."""
         events, samples = part_frames(self.table, part)
         if is_large(self.table.time):
             self.table.release()

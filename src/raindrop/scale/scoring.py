@@ -1,4 +1,4 @@
-"""Scoring a whole table with an engine: in this process, on a pool of processes, or on Ray."""
+"""Score a whole table with an engine: in this process, on a pool of processes, or on Ray."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def predict(
 ) -> pl.DataFrame:
     """The predictions of a saved model for every sample of a table, with the columns that `raindrop predict` writes.
 
-    run: folder of the model; data: folder of a table, or a table. engine: "local", by processes of this machine, or
-    "ray", on the cluster of RAY_ADDRESS, or of this machine where it is not set. processes: how many; where not given,
-    one for a small table and otherwise one for every core. The result does not depend on either, to the last bit on
-    processors of one kind: parts and batches are cut in the same way, and each process computes with one thread.
+    run: folder of the model; data: folder of a table, or a table. engine: "local", with processes on this machine, or
+    "ray", on the cluster of RAY_ADDRESS, or on this machine if it is not set. processes: their number; by default one
+    for a small table and otherwise one per core. The result does not depend on either, to the last bit on processors of
+    one kind: parts and batches are cut in the same way, and each process computes with one thread.
 
-    out: .parquet or .csv file to write as well. While it is being made, finished parts lie beside it in `.OUT.parts`,
-    and the same call goes on from there if it was stopped. On several machines the folders of the run, the table and
-    `out` must be ones that all of them share. key: file with the key that the run must be signed with.
+    out: .parquet or .csv file to write as well. Until it is complete, finished parts are kept beside it in
+    `.OUT.parts`, and repeating the call resumes from there. With several machines, the folders of the run, the table
+    and `out` must be shared by all of them. key: file with the key that the run must be signed with.
 
     A script that calls it with several processes needs `if __name__ == "__main__":` around its main part.
     """
@@ -90,7 +90,7 @@ def score_table(
     key: Path | None,
     progress: bool,
 ) -> Scored:
-    """As `predict`, of a run that is loaded and a table that is read; `folder` is where it was read from, unchanged."""
+    """As `predict`, for a loaded run and a table; `folder` is where the table was read from, unchanged."""
     if processes is not None and processes < 1:
         raise ConfigError(f"processes={processes}: at least 1.")
     _check_options(estimator, table, options)
@@ -126,7 +126,7 @@ def score_table(
 
 
 def check_engine(engine: str) -> None:
-    """Raise where an engine is unknown, or its package is not installed."""
+    """Raise if an engine is unknown, or its package is not installed."""
     if engine not in get_args(Engine):
         raise ConfigError(f"Unknown engine '{engine}': {suggest(str(engine), get_args(Engine))}")
     if engine == "ray":
@@ -136,7 +136,7 @@ def check_engine(engine: str) -> None:
 
 
 def _check_options(estimator: SampleEstimator, table: EventTable, options: Options) -> None:
-    """Raise, or warn, before any worker is started: of a coverage that cannot be had, of statics that are not there."""
+    """Raise or warn before any worker is started: about an impossible coverage, or missing statics."""
     if not len(table):
         raise DataError("The table is empty; at least one sample is needed.")
     if options.coverage is not None:
@@ -168,7 +168,7 @@ def _in_this_process(scorer: Scorer, parts: Sequence[Part]) -> Done:
 
 
 def _follow(done: Done, missing: Sequence[Part], table: EventTable, progress: bool) -> None:
-    """Take the parts as they are done, and show how far it is."""
+    """Collect the parts as they finish, and show progress."""
     scored = len(table) - sum(len(part) for part in missing)
     try:
         with closing(done), bar(progress, len(table), "predicting") as update:
@@ -194,7 +194,7 @@ def _shared_table(table: EventTable, folder: Path | None, copy: Path, fingerprin
 
 @contextmanager
 def _parts_path(out: Path | None) -> Iterator[Path]:
-    """The folder for parts beside the output; without an output one that is removed afterwards."""
+    """The folder for parts beside the output; without an output, a temporary one."""
     if out is not None:
         yield out.resolve().with_name(f".{out.name}.parts")
         return

@@ -3,10 +3,10 @@
 journal.jsonl    every trial, as Optuna's journal storage writes it
 .ask.lock        held while a process takes its next trial
 .append.lock     held while a line is appended
-.processes/NAME  locked by a running process; the system releases the lock when that process ends in whatever way
+.processes/NAME  locked by a running process; the system releases the lock when that process ends in any way
 
-A trial belongs to the process that runs it. Where that process has ended without finishing it, the next process that
-asks for a trial takes it over, with the same settings.
+A trial belongs to the process that runs it. If that process ended without finishing it, the next process that asks for
+a trial takes it over, with the same settings.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ POLL_SECONDS = 0.5
 
 
 def require_optuna() -> Any:
-    """The package, with its messages to the terminal switched off; an error where it is not installed."""
+    """The package, with its terminal messages switched off; raises if it is not installed."""
     try:
         import optuna
     except ImportError:
@@ -70,9 +70,9 @@ class Journal:
             self._own = None
 
     def open(self, about: Mapping[str, Any], *, lower_is_better: bool, start: Mapping[str, Any]) -> Study:
-        """The search, begun where there is none; `about` says what is searched on what, and must be the same again.
+        """The search, created if there is none; `about` describes the model and data, and must not change.
 
-        The first trial is that of `start`, the settings that the search has to improve on.
+        The first trial has the settings `start`, which the search tries to improve.
         """
         with self._alone():
             self.study, self._storage = _open_study(self.folder, lower_is_better)
@@ -92,10 +92,10 @@ class Journal:
     # ---------------------------------------------------------------- trials
 
     def next_trial(self, space: Mapping[str, Any], trials: int, seed: int) -> Trial | None:
-        """The next trial of at most `trials`, of this process from now on; None where all are finished.
+        """The next trial of at most `trials`, assigned to this process; None if all are finished.
 
-        Waits while the last ones run elsewhere: a process that dies leaves its trial to this one. What is drawn depends
-        on the seed and the trials before, not on how often the search was interrupted.
+        Waits while the last ones run elsewhere: this process takes over the trial of a process that dies. What is drawn
+        depends on the seed and the earlier trials, not on how often the search was interrupted.
         """
         import optuna
 
@@ -114,11 +114,11 @@ class Journal:
             time.sleep(POLL_SECONDS)
 
     def trials(self) -> list[FrozenTrial]:
-        """All trials but those that were taken over by another."""
+        """All trials except those that were taken over by another."""
         return [each for each in self.study.get_trials(deepcopy=False) if not each.user_attrs.get("lost")]
 
     def give_back(self, trial: Trial) -> None:
-        """Leave an unfinished trial to whoever continues the search."""
+        """Release an unfinished trial for whichever process continues the search."""
         with self._alone():
             for each in self.trials():
                 if each.number == trial.number and not each.state.is_finished():
@@ -133,13 +133,13 @@ class Journal:
             if attempt <= MAX_ATTEMPTS:
                 self._leave(trial, attempt)
             else:
-                self.fail(trial, f"its process ended {MAX_ATTEMPTS} times without a result, perhaps for want of memory")
+                self.fail(trial, f"its process ended {MAX_ATTEMPTS} times without a result, perhaps out of memory")
 
     def _leave(self, trial: FrozenTrial, attempt: int) -> None:
-        """Queue the settings of a trial again, once also where this is interrupted, and end it."""
+        """Queue the settings of a trial again, only once even if this is interrupted, and end it."""
         about = trial.user_attrs
         again = [each for each in self.trials() if each.user_attrs.get("instead_of") == trial.number]
-        settings = trial.params if "process" in about else about.get("settings")  # else it is drawn anew, and the same
+        settings = trial.params if "process" in about else about.get("settings")  # else drawn again, the same
         if not again and settings is not None:
             kept = {"is_start": True} if about.get("is_start") else {}
             self._queue(settings, kept | {"instead_of": trial.number, "attempt": attempt})
@@ -147,16 +147,16 @@ class Journal:
         self.study.tell(trial.number, state=_state("FAIL"))
 
     def _queue(self, settings: Mapping[str, Any], about: Mapping[str, Any]) -> None:
-        """Let a trial with these settings be the next."""
+        """Make a trial with these settings the next one."""
         self.study.enqueue_trial(dict(settings), user_attrs={**about, "settings": dict(settings)})
 
     def fail(self, trial: FrozenTrial | Trial, reason: str) -> None:
-        """End a trial that has no result, and keep why."""
+        """End a trial that has no result, and store the reason."""
         self._storage.set_trial_user_attr(trial._trial_id, "failure", reason)
         self.study.tell(trial.number, state=_state("FAIL"))
 
     def _is_alive(self, process: str | None) -> bool:
-        """Whether a process still runs; without locks (Windows) only this one does."""
+        """Whether a process is still running; without locks (Windows) only this one is."""
         if process is None or process == self.process:
             return process is not None
         path = self.folder / PROCESSES / process
@@ -177,13 +177,13 @@ class Journal:
 
 
 def start_failure(trials: list[FrozenTrial]) -> str | None:
-    """Why the settings that a search starts from do not work; None where they do, or were not tried yet."""
+    """Why the initial settings of a search do not work; None if they do, or were not tried yet."""
     start = next((trial for trial in trials if trial.user_attrs.get("is_start")), None)
     return None if start is None or start.state.name != "FAIL" else str(start.user_attrs.get("failure", "it failed"))
 
 
 def _open_study(folder: Path, lower_is_better: bool) -> tuple[Study, Any]:
-    """The study in a journal, created where there is none, and its storage."""
+    """The study in a journal, created if there is none, and its storage."""
     optuna = require_optuna()
     path = folder / JOURNAL
     try:
@@ -203,7 +203,7 @@ def _open_study(folder: Path, lower_is_better: bool) -> tuple[Study, Any]:
 
 
 def refuse_other_folder(folder: Path) -> None:
-    """Raise where a folder has files, but no search."""
+    """Raise if a folder has files, but no search."""
     if folder.is_file():
         raise OutputExistsError(f"{folder}: this is a file; give the name of a folder.")
     if folder.is_dir() and not (folder / JOURNAL).exists():
@@ -213,7 +213,7 @@ def refuse_other_folder(folder: Path) -> None:
 
 
 class _AppendLock:
-    """What Optuna holds while it appends: a lock that ends with the process, unlike a file that marks one."""
+    """The lock that Optuna holds while it appends; it ends with the process, unlike a lock file."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -227,13 +227,13 @@ class _AppendLock:
         return True
 
     def release(self) -> None:
-        """Let others append."""
+        """Release the lock."""
         if self._file is not None:
             self._file.close()
 
 
 def _drop_half_line(path: Path) -> None:
-    """Remove what a killed process wrote of its last line; appended to, it would make the journal unreadable."""
+    """Remove a partial last line of a killed process; appending to it would make the journal unreadable."""
     with open(path, "r+b") as file:
         size = file.seek(0, os.SEEK_END)
         if not size:
@@ -251,7 +251,7 @@ def _state(name: str) -> Any:
 
 
 def _lock(file: IO[bytes], *, wait: bool = True) -> bool:
-    """Lock an open file until it is closed; where another process has it, wait or return False."""
+    """Lock an open file until it is closed; if another process has locked it, wait or return False."""
     try:
         while not try_lock(file):
             if not wait:

@@ -26,9 +26,9 @@ def work_in_processes(
     number: int,
     show: Callable[[TrialRecord], None],
 ) -> None:
-    """Run trials in so many processes, which share the tables through files in a temporary folder.
+    """Run trials in several processes, which share the tables through files in a temporary folder.
 
-    A process that dies leaves its trial to the others. Where all have ended and trials are left, it is an error.
+    If a process dies, the others take over its trial. Raises if all have ended and trials are left.
     """
     context = multiprocessing.get_context("spawn")  # a fork would copy this process's thread locks
     with tempfile.TemporaryDirectory(prefix="raindrop-search-") as shared, open_journal(search) as journal:
@@ -68,5 +68,5 @@ def _worker(search: Search, tables: tuple[Path, Path], parent: int) -> None:
             work(search, training, validation)
     except KeyboardInterrupt:
         sys.exit(130)
-    except RaindropError:  # the journal has the reason, which the parent shows
+    except RaindropError:  # the parent shows the reason from the journal
         return

@@ -1,4 +1,4 @@
-"""What a search found: its trials, the best settings as TOML, and which settings mattered."""
+"""The result of a search: its trials, the best settings as TOML, and which settings mattered."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ if TYPE_CHECKING:  # an extra
     from optuna.trial import FrozenTrial
 
 State = Literal["complete", "pruned", "failed"]
-MIN_IMPORTANCE = 4  # complete trials; fewer say nothing about single settings
+MIN_IMPORTANCE = 4  # complete trials; fewer are not enough to rank settings
 
 
 @dataclass(frozen=True)
 class TrialRecord:
-    """One trial: its settings, and how good the model was on the validation samples."""
+    """One trial: its settings, and the model's metric on the validation samples."""
 
     number: int
-    """In the order in which trials began, from 0 on."""
+    """In order of their start, from 0."""
     state: State
     value: float | None
-    """The validation metric; of a pruned trial that of its last epoch, None of a failed one."""
+    """The validation metric; for a pruned trial that of its last epoch, None for a failed one."""
     settings: dict[str, Any]
-    """Those that the search varies."""
+    """The settings that the search varies."""
     is_start: bool
     """Whether these are the settings that the search started from."""
     epochs: int
-    """That it was trained for; 0 of a model without epochs."""
+    """The epochs it was trained for; 0 for a model without epochs."""
     seconds: float
     failure: str = ""
 
@@ -49,9 +49,9 @@ class SearchResult:
     """Title of the validation metric."""
     lower_is_better: bool
     judged_on: str
-    """The validation samples, in words."""
+    """A description of the validation samples."""
     given: dict[str, Any]
-    """Settings that were given, the same in every trial."""
+    """Settings that were fixed by the user, the same in every trial."""
     trials: list[TrialRecord]
     importance: dict[str, float] = field(default_factory=dict)
     """Share of the variance of the metric that each setting explains (fANOVA), largest first; empty with few trials."""
@@ -66,19 +66,19 @@ class SearchResult:
 
     @property
     def start(self) -> TrialRecord | None:
-        """The trial of the settings that the search started from; None where it is not finished."""
+        """The trial of the initial settings; None if it is not finished."""
         return next((trial for trial in self.trials if trial.is_start and trial.value is not None), None)
 
     @property
     def gain(self) -> float | None:
-        """By how much the best is better than the start, positive where it is; None without a start."""
+        """How much better the best is than the start, positive if it is; None without a start."""
         if self.start is None or self.best.value is None or self.start.value is None:
             return None
         difference = self.best.value - self.start.value
         return -difference if self.lower_is_better else difference
 
     def compared_with_start(self) -> str:
-        """A sentence: is the best any better than the settings that the search started from?"""
+        """A sentence on whether the best is better than the initial settings."""
         gain, start = self.gain, self.start
         if gain is None or start is None:
             return "The settings that the search started from have no result yet."
@@ -110,7 +110,7 @@ class SearchResult:
         return pl.DataFrame(rows, infer_schema_length=None)
 
     def toml(self) -> str:
-        """The best settings as `raindrop train --config` reads them."""
+        """The best settings in the format of `raindrop train --config`."""
         best, start = self.best, self.start
         compared = "" if start is None else f"; {start.value:.6g} with the settings that the search started from"
         about = (
@@ -128,13 +128,13 @@ class SearchResult:
 
 
 def records(trials: Sequence[FrozenTrial]) -> list[TrialRecord]:
-    """The finished ones of these trials, numbered with those that run but without those that wait."""
+    """The finished ones of these trials; running ones count in their numbering, waiting ones do not."""
     begun = [trial for trial in trials if trial.state.name != "WAITING"]
     return [_record(at, trial) for at, trial in enumerate(begun) if trial.state.is_finished()]
 
 
 def record_of(trials: Sequence[FrozenTrial], number: int) -> TrialRecord:
-    """The record of the trial that Optuna calls by this number."""
+    """The record of the trial with this number in Optuna."""
     begun = [trial for trial in trials if trial.state.name != "WAITING"]
     at = next(at for at, trial in enumerate(begun) if trial.number == number)
     return _record(at, begun[at])
@@ -155,7 +155,7 @@ def _record(number: int, trial: FrozenTrial) -> TrialRecord:
 
 
 def importances(study: Study) -> dict[str, float]:
-    """Share of the variance that each setting explains, over the complete trials; empty where they say nothing."""
+    """Share of the variance that each setting explains, over the complete trials; empty if there are too few."""
     from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 
     values = [trial.value for trial in study.get_trials(deepcopy=False) if trial.state.name == "COMPLETE"]
@@ -166,7 +166,7 @@ def importances(study: Study) -> dict[str, float]:
 
 
 def to_toml(settings: Mapping[str, Any]) -> str:
-    """Settings by their whole names as TOML with the sections [model] and [train]; one that is None is left out."""
+    """Settings by their full names as TOML with the sections [model] and [train]; None values are left out."""
     lines = []
     for section in ("model", "train"):
         own = {name.partition(".")[2]: value for name, value in settings.items() if name.startswith(f"{section}.")}

@@ -1,4 +1,4 @@
-"""Which settings of an estimator a search varies, and how Optuna is told."""
+"""Which settings of an estimator a search varies, and their form for Optuna."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from raindrop.training.config import TrainConfig
 
 
 def search_space(estimator: Settings) -> dict[str, Between | OneOf]:
-    """What to vary of an estimator: what its model declares, without the settings that it was given explicitly.
+    """The settings to vary: those that the model declares, without the ones that were set explicitly.
 
-    A setting whose value lies outside its declared values is left as it is.
+    A setting whose value lies outside its declared values is left unchanged.
     """
     entry = estimator.registry[estimator.model]
     declared = SEARCH_SPACES.get(estimator.model, {} if issubclass(entry.model, DirectModel) else TRAINING)
@@ -48,18 +48,18 @@ def check_space(entry: Entry, space: Space) -> None:
 
 
 def start_values(estimator: Settings) -> dict[str, Any]:
-    """Every setting of an estimator by its whole name, such as 'train.epochs'."""
+    """Every setting of an estimator by its full name, such as 'train.epochs'."""
     resolved = estimator.resolved()
     return {f"{section}.{name}": value for section, own in resolved.items() for name, value in own.items()}
 
 
 def given_settings(estimator: Settings) -> dict[str, Any]:
-    """The changes to its preset that an estimator was given, by their whole names."""
+    """The changes to its preset that an estimator was given, by their full names."""
     return dict(_flat(configs.split_sections(estimator.config or {})))
 
 
 def distributions(space: Space) -> dict[str, Any]:
-    """The space in Optuna's terms."""
+    """The space as Optuna distributions."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     found: dict[str, Any] = {}
@@ -82,7 +82,7 @@ def describe_space(space: Space) -> dict[str, list[Any]]:
 
 
 def _ranges(kind: type, prefix: str) -> Iterator[tuple[str, Range | None]]:
-    """(name, range) of every setting of a config dataclass, groups included; None where it is not a number."""
+    """(name, range) of every setting of a config dataclass, including groups; None if it is not a number."""
     hints, declared = get_type_hints(kind), ranges_of(kind)
     for field in fields(kind):
         hint = hints[field.name]
@@ -93,7 +93,7 @@ def _ranges(kind: type, prefix: str) -> Iterator[tuple[str, Range | None]]:
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested settings one by one."""
+    """Nested settings, flattened."""
     for name, value in settings.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{name}.")

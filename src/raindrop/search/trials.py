@@ -1,4 +1,4 @@
-"""Running the trials of a search: train with the trial's settings, report each epoch, stop what is worse than most."""
+"""Run the trials of a search: train with the trial's settings, report each epoch, stop trials worse than most."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ BEST = "best.toml"
 
 @dataclass(frozen=True)
 class Search:
-    """What is searched on what, and for how long: all that a process must know."""
+    """The model, the data and the limits of a search: everything a process needs to know."""
 
     folder: Path
     task: str
     options: dict[str, Any]
     """The arguments of the estimator."""
     about: dict[str, Any]
-    """As the journal keeps it."""
+    """The space as stored in the journal."""
     start: dict[str, Any]
-    """The varied settings as the estimator has them: the first trial."""
+    """The initial values of the varied settings: the first trial."""
     metric: str
     title: str
-    """Of the metric, for people."""
+    """Display name of the metric."""
     lower_is_better: bool
     judged_on: str
-    """The validation samples, in words."""
+    """A description of the validation samples."""
     trials: int
     end: float | None
-    """When to stop, in seconds since the epoch; None where only the number of trials counts."""
+    """When to stop, in seconds since the epoch; None if only the number of trials is limited."""
 
     def estimator(self, settings: Mapping[str, Any] | None = None) -> SampleEstimator:
-        """With these settings on top of its own, not fitted."""
+        """An unfitted estimator with these settings in addition to its own."""
         made = estimator_type(self.task)(**self.options)
         return made.set_params(**{name.replace(".", "__"): value for name, value in (settings or {}).items()})
 
@@ -62,11 +62,11 @@ class Search:
 
 
 class OutOfTime(Exception):
-    """The time of a search is up in the middle of a trial."""
+    """The time of a search is up during a trial."""
 
 
 class Pruning(Callback):
-    """Reports every epoch to the study, and stops a trial that is worse than half of those before at the same epoch."""
+    """Reports every epoch to the study, and stops a trial that is worse than half of the earlier ones at this epoch."""
 
     def __init__(self, trial: Trial, search: Search):
         self.trial, self.search = trial, search
@@ -89,7 +89,7 @@ def work(
     validation: EventTable,
     show: Callable[[TrialRecord], None] = lambda record: None,
 ) -> None:
-    """Run trials until all of the search are finished, or its time is up; other processes may do the same.
+    """Run trials until all are finished, or the time is up; other processes may do the same.
 
     show: called after each trial of this process.
     """
@@ -116,7 +116,7 @@ def work(
 
 @contextmanager
 def open_journal(search: Search) -> Iterator[Journal]:
-    """The journal of a search, as one more process of it."""
+    """The journal of a search, opened as an additional process."""
     with Journal(search.folder) as journal:
         journal.open(search.about, lower_is_better=search.lower_is_better, start=search.start)
         yield journal
@@ -137,7 +137,7 @@ def result_so_far(search: Search, journal: Journal) -> SearchResult:
 
 
 def write_best(search: Search, journal: Journal) -> SearchResult:
-    """Write the best settings so far beside the journal, where there are any."""
+    """Write the best settings so far next to the journal, if there are any."""
     result = result_so_far(search, journal)
     if any(trial.state == "complete" for trial in result.trials):
         write_text(search.folder / BEST, result.toml())
@@ -145,7 +145,7 @@ def write_best(search: Search, journal: Journal) -> SearchResult:
 
 
 def run_trial(search: Search, journal: Journal, trial: Trial, training: EventTable, validation: EventTable) -> None:
-    """Train with the settings of a trial and tell the study how good the model is on the validation samples."""
+    """Train with the settings of a trial and report the model's validation metric to the study."""
     from optuna import TrialPruned
     from optuna.trial import TrialState
 
@@ -154,7 +154,7 @@ def run_trial(search: Search, journal: Journal, trial: Trial, training: EventTab
     direct = issubclass(estimator.registry[estimator.model].model, DirectModel)
     first = trial.user_attrs.get("is_start")
     with nullcontext() if first else warnings.catch_warnings():
-        if not first:  # what the data are like was said in the first trial
+        if not first:  # warnings about the data were shown in the first trial
             warnings.simplefilter("ignore", RaindropWarning)
         try:
             estimator.fit(training, validation=validation, callbacks=[] if direct else [Pruning(trial, search)])

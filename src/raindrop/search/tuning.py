@@ -22,7 +22,7 @@ from raindrop.table.event_table import EventTable
 from raindrop.version import VERSION
 
 NOT_COMPARED = ("model", "preset", "config", "seed", "device", "threads", "progress")
-"""Arguments of an estimator that are compared by themselves, or that do not change what is searched."""
+"""Arguments of an estimator that are compared separately, or that do not change what is searched."""
 
 
 def tune(
@@ -38,15 +38,15 @@ def tune(
 ) -> SearchResult:
     """Search for better settings of an estimator with Optuna; the best are `result.best_config` and OUT/best.toml.
 
-    The first trial has the estimator's own settings; those it was given explicitly are the same in every trial. Which
-    others are varied, and between which values, is declared for each model in `models/search_spaces.py`. A trial trains
-    on X and is judged by the validation metric (train.metric), epoch by epoch: one that is worse than half of the
-    others at the same epoch is stopped. Without `validation` a share of X (train.holdout) is held out once for all
-    trials, with groups kept together.
+    The first trial has the estimator's own settings; those set explicitly are the same in every trial. The settings
+    that are varied, and their ranges, are declared for each model in `models/search_spaces.py`. A trial trains on X and
+    is scored by the validation metric (train.metric), epoch by epoch: one that is worse than half of the others at the
+    same epoch is stopped. Without `validation`, a share of X (train.holdout) is held out once for all trials, with
+    groups kept together.
 
-    The same call goes on where the search in the folder `out` was stopped, until it has so many `trials`; `minutes`
-    limits this call. Several `processes`, or several such calls, share the trials; that of a killed process is run
-    again by another. show: called with each finished trial.
+    Repeating the call continues the search in the folder `out` until it has this many `trials`; `minutes` limits this
+    call. Several `processes`, or several such calls, share the trials; the trial of a killed process is run again by
+    another. show: called with each finished trial.
     """
     require_optuna()
     folder = Path(out)
@@ -55,11 +55,11 @@ def tune(
     if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
         raise ConfigError(f"trials={trials!r}: a search has at least 1 trial.")
     if minutes is not None and not 0 < minutes < math.inf:
-        raise ConfigError(f"minutes={minutes}: the time of a search is a positive number of minutes.")
+        raise ConfigError(f"minutes={minutes}: the time of a search must be a positive number of minutes.")
     if isinstance(processes, bool) or not isinstance(processes, int) or processes < 1:
         raise ConfigError(f"processes={processes!r}: a search has at least 1 process.")
     if processes > 1 and not HAS_LOCKS:
-        raise ConfigError(f"processes={processes}: more than 1 only where files can be locked.")
+        raise ConfigError(f"processes={processes}: more than 1 needs a system with file locks.")
     end = None if minutes is None else time.time() + 60 * minutes
     training, held_out = _split(estimator, X, validation)
     search = _plan(estimator, training, held_out, folder, trials, end)
@@ -72,7 +72,7 @@ def tune(
 
 
 def read_result(search: Search) -> SearchResult:
-    """What the journal of a search holds; the best settings are written beside it."""
+    """The content of a search's journal; the best settings are written next to it."""
     with open_journal(search) as journal:
         failure = start_failure(journal.trials())
         if failure is not None:
@@ -105,7 +105,7 @@ def _plan(
     trials: int,
     end: float | None,
 ) -> Search:
-    """The search, with everything checked that can be known before the first trial."""
+    """The search, after all checks that are possible before the first trial."""
     _, _, config = estimator._configs()
     resolve_device(estimator.device)
     task = estimator.learn_task(training)

@@ -1,7 +1,7 @@
-"""Models in use: readings come in one by one or in batches, and scores and filled readings go out.
+"""Models in production: readings come in one by one or in batches, scores and filled readings go out.
 
 `stream.py` holds the live samples and scores those that changed. `service.py` answers over HTTP (`raindrop serve`): it
-reads and bounds requests, and processes of their own hold the models (`pool.py`, `worker.py`).
+reads requests within limits, and separate processes hold the models (`pool.py`, `worker.py`).
 """
 
 from importlib import import_module
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["Pushed", "Stream"]
 
 
-def __getattr__(name: str) -> Any:  # the process that answers HTTP needs no torch, which a stream imports
+def __getattr__(name: str) -> Any:  # lazy: the HTTP process does not need torch, which a stream imports
     if name not in __all__:
         raise AttributeError(f"module 'raindrop.serve' has no attribute '{name}'")
     return getattr(import_module("raindrop.serve.stream"), name)

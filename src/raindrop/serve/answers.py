@@ -34,7 +34,7 @@ COVERAGE = 0.9
 
 @dataclass(frozen=True)
 class Served:
-    """A model under its name."""
+    """A model with its name."""
 
     name: str
     estimator: Any
@@ -48,12 +48,12 @@ class Served:
 
     @cached_property
     def run(self) -> str:
-        """Which run it is."""
+        """Identifies the run."""
         return str(self.estimator.identity_[:16])
 
 
 class Answers:
-    """The served models, at most one of each kind, and what they answer."""
+    """The served models, at most one of each kind, and their replies to jobs."""
 
     live_samples = 0
 
@@ -63,7 +63,7 @@ class Answers:
         self.drift = self._new_drift()
 
     def of_batch(self, jobs: Sequence[Job]) -> list[Reply]:
-        """A reply for each job, in order; what is wrong with one never touches another."""
+        """A reply for each job, in order; an error in one job does not affect the others."""
         replies: dict[int, Reply] = {}
         together: dict[float | None, list[tuple[Job, EventTable, list[str]]]] = {}
         for job in jobs:
@@ -84,7 +84,7 @@ class Answers:
     def _predict_together(
         self, group: list[tuple[Job, EventTable, list[str]]], coverage: float | None, replies: dict[int, Reply]
     ) -> None:
-        """Score the tables of several jobs as one; where that fails, each by itself, to find the one to blame."""
+        """Score the tables of several jobs together; if that fails, score them separately to find the faulty one."""
         model = self.served["samples"]
         scaler = model.estimator.scaler_
         quick = [entry for entry in group if is_quick(entry[1], scaler)]
@@ -118,7 +118,7 @@ class Answers:
         return reply
 
     def _explain(self, job: Job, model: Served, table: EventTable, notes: list[str]) -> Reply:
-        """Predictions, and how each sensor moved them: what changes when its readings are left out."""
+        """Predictions, and how each sensor contributes: the change when its readings are left out."""
         self._require_few(table)
         estimator = model.estimator
         frame = estimator.predict_table(table, **_coverage(job.coverage)).frame()
@@ -153,7 +153,7 @@ class Answers:
     # ---------------------------------------------------------------- readings and graphs
 
     def _readings(self, job: Job, model: Served, table: EventTable, notes: list[str]) -> Reply:
-        """What an imputer fills in, or a forecaster forecasts."""
+        """The readings that an imputer fills in, or a forecaster forecasts."""
         estimator: ReadingsEstimator = model.estimator
         coverage = COVERAGE if job.coverage is None else job.coverage
         self._require_bounded(estimator, table, job.every)
@@ -172,7 +172,7 @@ class Answers:
         return self._reply(job, table, content, frame)
 
     def _require_bounded(self, estimator: ReadingsEstimator, table: EventTable, every: float | None) -> None:
-        """Raise where the times of a request reach so far that more would be asked or cut than the limits allow."""
+        """Raise if a request covers so much time that it would exceed the limits of queries or windows."""
         first, last = spans(table)
         factor = SECONDS[estimator.time_unit_] / SECONDS[table.time_unit]
         reach = last - first
@@ -249,13 +249,13 @@ class Answers:
         )
 
     def _table(self, job: Job) -> tuple[EventTable, list[str]]:
-        """The readings of a job, and a note on the static attributes that are not given."""
+        """The readings of a job, and a note on missing static attributes."""
         estimator = self._model_of(job).estimator
         table = table_of(job, estimator.scaler_, estimator.time_unit_, self.limits)
         return with_all_statics(table, estimator.scaler_)
 
     def _reply(self, job: Job, table: EventTable, content: dict[str, Any], frame: pl.DataFrame) -> Reply:
-        """In the format that was asked for."""
+        """The reply in the requested format."""
         size = len(table), table.num_readings
         if job.format == "arrow":
             out = BytesIO()
@@ -276,26 +276,26 @@ class Answers:
     # ---------------------------------------------------------------- about the models
 
     def warm_up(self) -> None:
-        """Answer a request to each model: the first pass through a network is slow."""
+        """Send one request to each model: the first pass through a network is slow."""
         for one in self.served.values():
             kind: Kind = "predict" if one.kind == "samples" else "readings"
             every = None if one.kind != "forecaster" else float(one.estimator.horizon)
             columns = Columns(**example(one.estimator, "", 0.0)["readings"])
             self.of_batch([Job(0, kind, readings=columns, model=one.name, every=every)])
-        self.drift = self._new_drift()  # an example is not watched
+        self.drift = self._new_drift()  # do not count the example
 
     def close(self) -> None:
-        """Nothing has to be saved."""
+        """Nothing needs to be saved."""
 
     def gauges(self) -> list[Watched]:
-        """What is watched about the readings, where there is news; otherwise nothing."""
+        """The drift gauges if there are new values; otherwise empty."""
         return [] if self.drift is None else self.drift.gauges()
 
     def _new_drift(self) -> DriftGauges | None:
         return DriftGauges(self.served["samples"].estimator) if "samples" in self.served else None
 
     def cards(self) -> list[dict[str, Any]]:
-        """What the service must know, and tells, of each model."""
+        """What the service needs to know, and publishes, about each model."""
         return [card_of(one.name, one.kind, one.estimator) for one in self.served.values()]
 
 
@@ -312,9 +312,9 @@ class _failing_into:
             return False
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             return False
-        told = as_request_error(error)
-        place = place_of(error) if told.code == "internal" else ""
-        self.replies[self.job.number] = Reply(self.job.number, code=told.code, message=told.message, place=place)
+        failure = as_request_error(error)
+        place = place_of(error) if failure.code == "internal" else ""
+        self.replies[self.job.number] = Reply(self.job.number, code=failure.code, message=failure.message, place=place)
         return True
 
 
@@ -323,7 +323,7 @@ def _coverage(coverage: float | None) -> dict[str, float]:
 
 
 def _explained(view: Any, predicted: Any, at: int) -> list[str]:
-    """What each output is: the class, the label or the quantity."""
+    """The name of each output: the class, the label or the quantity."""
     if hasattr(view, "explained"):
         return [str(view.classes[int(view.explained(predicted[at : at + 1])[0])])]
     return [str(label) for label in view.task.labels]

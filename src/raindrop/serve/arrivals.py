@@ -1,4 +1,4 @@
-"""What is pushed into a stream, checked and normalised as a table's rows are: readings, and attributes of samples."""
+"""Validate what is pushed into a stream like the rows of a table: readings, and attributes of samples."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from raindrop.table.time_columns import LONGEST, SECONDS, TimeUnit, describe_tim
 Float64 = NDArray[np.float64]
 COLUMNS = {name: name for name in ("sample", "time", "sensor", "value")}
 READINGS, SAMPLES = "readings", "samples"  # the names of the two frames in messages
-NUMBERS = describe_time_type(pl.Float64())  # a clock that is none of date times
+NUMBERS = describe_time_type(pl.Float64())  # a clock of numbers instead of date times
 MAX_PLAIN = 1000
 PLAIN_NAME = re.compile(r"[A-Za-z_]([A-Za-z0-9 _./()%=-]*[A-Za-z0-9_()%])?|[0-9]+")  # is the same as text of a column
 
@@ -33,7 +33,7 @@ def is_dated(clock: str) -> bool:
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Readings in the order in which they came; times are numbers, or microseconds since 1970 where `clock` says so."""
+    """Readings in order of arrival; times are numbers, or microseconds since 1970, depending on `clock`."""
 
     ids: list[str]
     owner: NDArray[np.int64]  # (n,) position in `ids`
@@ -60,7 +60,7 @@ class Arrivals:
 
     @classmethod
     def from_entry(cls, entry: Mapping[str, Any]) -> Arrivals:
-        """What `entry` gave."""
+        """The arrivals that `entry` returned."""
         return cls(
             ids=entry["ids"],
             owner=np.frombuffer(entry["owner"], dtype=np.int64),
@@ -72,13 +72,13 @@ class Arrivals:
         )
 
     def describe(self, row: int) -> str:
-        """One reading, for a message."""
+        """A description of one reading, for messages."""
         sample, sensor = self.ids[self.owner[row]], self.sensors[self.sensor[row]]
         return f"row {row + 1:,}, sample '{sample}', sensor '{sensor}'"
 
     @classmethod
     def from_frame(cls, readings: Any, time_unit: TimeUnit) -> Arrivals:
-        """From a frame, or a mapping of columns, with sample, time, sensor and value; an error names the first row."""
+        """From a frame, or a mapping of columns, with sample, time, sensor and value; errors name the first row."""
         plain = _plain_columns(readings, time_unit)
         if plain is not None:
             ids, owner = _codes(plain["sample"])
@@ -103,7 +103,7 @@ class Arrivals:
 
 
 def _times(column: pl.Series, time_unit: TimeUnit, source: str) -> tuple[Float64, str]:
-    """(n,) numbers, or microseconds since 1970 (exact in float64 until 2255), NaN where there is none; and which."""
+    """(n,) numbers, or microseconds since 1970 (exact in float64 until 2255), NaN if missing; and which of the two."""
     notices: list[str] = []
     parsed = parse_times(column, time_unit, source, notices)
     for notice in notices:
@@ -113,9 +113,9 @@ def _times(column: pl.Series, time_unit: TimeUnit, source: str) -> tuple[Float64
 
 
 def _plain_columns(readings: Any, time_unit: TimeUnit) -> Mapping[str, list[Any]] | None:
-    """A mapping of short lists of plain names and finite numbers, as it is; None where a frame has to be made of it.
+    """A mapping of short lists of plain names and finite numbers, unchanged; None if a frame is needed.
 
-    For a few readings, making and checking a frame takes a hundred times longer.
+    For a few readings, building and checking a frame takes a hundred times longer.
     """
     if not isinstance(readings, Mapping) or not COLUMNS.keys() <= readings.keys():
         return None
@@ -132,7 +132,7 @@ def _plain_columns(readings: Any, time_unit: TimeUnit) -> Mapping[str, list[Any]
 
 
 def _codes(names: list[str]) -> tuple[list[str], NDArray[np.int64]]:
-    """The distinct names in the order in which they first occur, and the position of each row's name among them."""
+    """The distinct names in order of first occurrence, and the position of each row's name among them."""
     position: dict[str, int] = {}
     codes = [position.setdefault(name, len(position)) for name in names]
     return list(position), np.array(codes, dtype=np.int64)
@@ -149,7 +149,7 @@ def _refuse(wrong: NDArray[np.bool_], frame: pl.DataFrame, fault: str) -> None:
 
 @dataclass(frozen=True)
 class Attributes:
-    """What is known of samples: statics of the model, and the cutoff and reference of their times."""
+    """Attributes of samples: statics of the model, and the cutoff and reference of their times."""
 
     ids: list[str]
     statics: dict[str, list[Any]]
@@ -160,7 +160,7 @@ class Attributes:
     def from_frame(cls, samples: Any, scaler: Scaler, time_unit: TimeUnit) -> Attributes:
         """From a frame, or a mapping of columns, with `sample` and any statics of the model, `cutoff`, `reference`.
 
-        Other columns are left alone, as columns of a table's samples are that have no role.
+        Other columns are ignored, like columns without a role in a table.
         """
         frame = to_polars(samples, SAMPLES)
         require_columns(frame, {"sample": "sample"}, SAMPLES)
@@ -191,7 +191,7 @@ class Attributes:
 
     @classmethod
     def from_entry(cls, entry: Mapping[str, Any]) -> Attributes:
-        """What `entry` gave."""
+        """The attributes that `entry` returned."""
         times = {name: np.frombuffer(column) for name, column in entry["times"].items()}
         return cls(entry["ids"], entry["statics"], times, entry["clock"])
 

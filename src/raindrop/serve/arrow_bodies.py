@@ -1,8 +1,8 @@
-"""The structure of an Arrow IPC stream, checked before a reader takes memory for it.
+"""Check the structure of an Arrow IPC stream before a reader allocates memory for it.
 
-A stream is a row of messages: a length, a flatbuffer that describes the message, and its body. Only the fields that
-say how much a reader would allocate are read here: numbers of rows, and where the buffers of a body lie. Compressed
-buffers are refused, so a small body cannot become a large one.
+A stream is a sequence of messages: a length, a flatbuffer that describes the message, and its body. Only the fields
+that determine how much a reader would allocate are read here: numbers of rows, and the positions of the buffers in a
+body. Compressed buffers are rejected, so a small body cannot expand into a large one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Damaged(Exception):
 
 
 def check_arrow(body: bytes, limits: Limits) -> int:
-    """The number of rows of an Arrow IPC stream; an error where it is damaged, compressed or too large."""
+    """The number of rows of an Arrow IPC stream; raises if it is damaged, compressed or too large."""
     try:
         return _check(memoryview(body), limits)
     except (Damaged, struct.error, IndexError, ValueError) as error:
@@ -72,7 +72,7 @@ def _check(body: memoryview, limits: Limits) -> int:
 
 
 def _check_records(records: Table, size: int) -> int:
-    """The rows of a record batch whose buffers lie within its body of `size` bytes."""
+    """The number of rows of a record batch; raises unless its buffers lie within its body of `size` bytes."""
     if records.present(3):
         raise RequestError(
             "unsupported_format", "readings: compressed Arrow buffers are not read. Write it uncompressed."
@@ -90,7 +90,7 @@ def _check_records(records: Table, size: int) -> int:
 
 
 class Table:
-    """A table of a flatbuffer; fields are found by their number, and every position is checked to lie inside."""
+    """A table of a flatbuffer; fields are looked up by number, and every position is checked to lie inside."""
 
     def __init__(self, buffer: memoryview, place: int | None = None):
         self.buffer = buffer
@@ -108,19 +108,19 @@ class Table:
         return self._read("<H", self.fields + entry) if entry + 2 <= self.size else 0
 
     def present(self, field: int) -> bool:
-        """Whether the field is there."""
+        """Whether the field is present."""
         return self._offset(field) != 0
 
     def byte(self, field: int) -> int:
-        """A field of one byte; 0 where it is absent."""
+        """A field of one byte; 0 if it is absent."""
         return self._read("<B", self.place + self._offset(field)) if self.present(field) else 0
 
     def long(self, field: int) -> int:
-        """A field of eight bytes; 0 where it is absent."""
+        """A field of eight bytes; 0 if it is absent."""
         return self._read("<q", self.place + self._offset(field)) if self.present(field) else 0
 
     def table(self, field: int) -> Table:
-        """A field that is a table itself."""
+        """A field that is a table."""
         if not self.present(field):
             raise Damaged("a message has no content")
         at = self.place + self._offset(field)

@@ -1,4 +1,4 @@
-"""Bodies of requests: read within the limits, and decoded into jobs. Memory is bounded before it is taken."""
+"""Request bodies: read within the limits, and decoded into jobs. Sizes are checked before memory is allocated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ JSON_TYPES = ("application/json",)
 
 
 class PredictBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Readings to be predicted from, with static attributes of their samples."""
+    """Readings to predict from, with static attributes of their samples."""
 
     readings: Columns
     samples: dict[str, list[Cell]] = {}
@@ -26,7 +26,7 @@ class PredictBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Queries(msgspec.Struct, forbid_unknown_fields=True):
-    """Which readings are asked for."""
+    """The readings to predict."""
 
     time: list[float | str]
     sensor: list[str]
@@ -34,7 +34,7 @@ class Queries(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ReadingsBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Readings around the asked ones; without `every` and `queries` the gaps are filled."""
+    """Readings around the queried ones; without `every` and `queries`, gaps are filled."""
 
     readings: Columns
     samples: dict[str, list[Cell]] = {}
@@ -45,7 +45,7 @@ class ReadingsBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class GraphBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Readings whose sensor graph is asked for."""
+    """Readings whose sensor graph is requested."""
 
     readings: Columns
     samples: dict[str, list[Cell]] = {}
@@ -61,7 +61,7 @@ class StreamColumns(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class StreamBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Readings of a live sample, and what is known of it; `offset` makes it safe to send the same again."""
+    """Readings and attributes of a live sample; with `offset`, sending it again is safe."""
 
     readings: StreamColumns | None = None
     statics: dict[str, Cell] = {}
@@ -109,13 +109,13 @@ def media_type(request: Request) -> str:
 
 
 def answer_format(request: Request) -> Format:
-    """json or arrow, as the client accepts."""
+    """json or arrow, depending on what the client accepts."""
     accepted = request.headers.get("accept", "")
     return "arrow" if any(kind in accepted for kind in ARROW_TYPES) else "json"
 
 
 def decode(body: bytes, kind: type[Any]) -> Any:
-    """The content of a JSON body; an error says where it is wrong."""
+    """The content of a JSON body; errors say where it is wrong."""
     try:
         return DECODERS[kind].decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -127,13 +127,13 @@ def _reason(error: Exception) -> str:
 
 
 def check_columns(columns: Columns, samples: dict[str, list[Cell]], limits: Limits) -> int:
-    """How many samples the readings belong to; an error where they are too many, or columns differ in length."""
+    """The number of samples of the readings; raises if there are too many, or columns differ in length."""
     lengths = {name: len(getattr(columns, name)) for name in ("time", "sensor", "value")}
     if columns.sample is not None:
         lengths["sample"] = len(columns.sample)
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{name} {number:,}" for name, number in lengths.items())
-        raise RequestError("bad_request", f"The columns of the readings are equally long, but have: {listed}.")
+        raise RequestError("bad_request", f"The columns of the readings must be equally long, but have: {listed}.")
     if lengths["time"] > limits.readings:
         raise RequestError(
             "too_large",
@@ -164,7 +164,7 @@ def job_of(kind: Kind, content: Any, request: Request, limits: Limits) -> tuple[
             job.queries = _queries(content.queries, limits)
     elif isinstance(content, GraphBody):
         if not 1 <= content.edges <= 1_000:
-            raise RequestError("bad_request", "'edges' is a number from 1 to 1,000.")
+            raise RequestError("bad_request", "'edges' must be a number from 1 to 1,000.")
         job.edges = content.edges
     return job, number
 
@@ -176,5 +176,5 @@ def _queries(queries: Queries, limits: Limits) -> dict[str, list[Any]]:
         )
     sample = ["sample"] * len(queries.time) if queries.sample is None else queries.sample
     if not len(queries.time) == len(queries.sensor) == len(sample):
-        raise RequestError("bad_request", "The columns of the queries (sample, time, sensor) are equally long.")
+        raise RequestError("bad_request", "The columns of the queries (sample, time, sensor) must be equally long.")
     return {"sample": sample, "time": queries.time, "sensor": queries.sensor}

@@ -1,4 +1,4 @@
-"""What the service tells of a model, with made-up readings to try it with."""
+"""What the service publishes about a model, with synthetic readings to try it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def card_of(name: str, kind: str, estimator: Any) -> dict[str, Any]:
-    """The card of a model: what it predicts, from what, and what it was trained on."""
+    """The card of a model: what it predicts, its inputs, and its training data."""
     scaler = estimator.scaler_
     first, last = estimator.data_["window"]
     statics = [
@@ -42,9 +42,9 @@ def _text(value: Any) -> str | None:
 
 
 def example(estimator: Any, title: str, shift: float, seed: int = 0) -> dict[str, Any]:
-    """Made-up readings around the means of training, with gaps; no reading of the training data is among them.
+    """Synthetic readings around the means of training, with gaps; they contain no training reading.
 
-    shift: by how many standard deviations the first two sensors have changed at the end.
+    shift: the change of the first two sensors at the end, in standard deviations.
     """
     scaler, (first, last) = estimator.scaler_, estimator.data_["window"]
     rng = np.random.default_rng(seed)

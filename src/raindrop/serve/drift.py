@@ -1,4 +1,4 @@
-"""Drift of the readings that a worker answers for, as gauges; samples are counted in groups, so none waits long."""
+"""Drift of the readings that a worker processes, as gauges; samples are counted in groups, so requests do not wait."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from raindrop.serve.messages import Watched
 from raindrop.serve.tables import is_quick, join_tables
 from raindrop.table.event_table import EventTable
 
-GROUP = 64  # samples that are counted together
-WINDOW = 5000  # samples that are compared with training; older ones are forgotten
+GROUP = 64  # samples counted together
+WINDOW = 5000  # most recent samples compared with training
 SECONDS = 10.0  # between two comparisons
 
 
 class DriftGauges:
-    """Counts the samples of a served model; a model that was saved without reference statistics is not watched."""
+    """Counts the samples of a served model; a model saved without reference statistics is not monitored."""
 
     def __init__(self, estimator: Any, clock: Callable[[], float] = time.monotonic):
         reference = estimator.reference_
@@ -40,7 +40,7 @@ class DriftGauges:
             self._waiting, self._counted_since = [], True
 
     def gauges(self) -> list[Watched]:
-        """All gauges where there is news and the last ones are some seconds old; otherwise none."""
+        """All gauges if there are new values and the last ones are some seconds old; otherwise empty."""
         if self.monitor is None or not self._counted_since or self.clock() < self._due:
             return []
         self._counted_since, self._due = False, self.clock() + SECONDS

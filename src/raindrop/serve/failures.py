@@ -1,4 +1,4 @@
-"""What goes wrong with a request: a status, a code for programs, and a sentence for people. Never a traceback."""
+"""Errors of requests: a status, a code for programs, and a message for people. Never a traceback."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STATUS = {
 
 
 class RequestError(Exception):
-    """A request that is answered with an error."""
+    """An error response to a request."""
 
     def __init__(self, code: str, message: str, *, retry_after: int | None = None):
         super().__init__(message)
@@ -42,7 +42,7 @@ INTERNAL = "The service failed on this request; it was not answered. The log nam
 
 
 def as_request_error(error: BaseException) -> RequestError:
-    """The error that a client is told of for any exception; what is not the client's to know is left out."""
+    """The error sent to a client for any exception; internal details are left out."""
     if isinstance(error, RequestError):
         return error
     if isinstance(error, DataError):
@@ -51,7 +51,7 @@ def as_request_error(error: BaseException) -> RequestError:
         return RequestError("bad_request", str(error))
     if isinstance(error, RaindropError):
         return RequestError("internal", INTERNAL)
-    if isinstance(error, OSError):  # its message has a path of this machine
+    if isinstance(error, OSError):  # its message contains a local path
         return RequestError("internal", INTERNAL)
     sentence = describe_failure(error)
     if sentence is not None:
@@ -60,7 +60,7 @@ def as_request_error(error: BaseException) -> RequestError:
 
 
 def place_of(error: BaseException) -> str:
-    """Where an exception was raised: its type, file and line, without its message, which may hold values or ids."""
+    """Where an exception was raised: type, file and line, without its message, which may contain values or ids."""
     step = error.__traceback__
     while step is not None and step.tb_next is not None:
         step = step.tb_next

@@ -1,4 +1,4 @@
-"""The gate in front of every address: who may pass, what goes into the log, which headers go out, how errors look."""
+"""Middleware for every address: access control, logging, response headers, and error responses."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ HEADERS = (
 
 
 def needed_scope(method: str, path: str) -> str:
-    """The scope that a request needs; empty where everybody may ask."""
+    """The scope that a request needs; empty if it needs none."""
     if path in OPEN or path.startswith(OPEN_FOLDER):
         return ""
     if path == "/metrics":
@@ -58,7 +58,7 @@ def needed_scope(method: str, path: str) -> str:
 
 
 def error_response(error: RequestError, path: str) -> Response:
-    """An error as JSON: {"error": {"code", "message"}}, or as the V2 protocol has it, {"error": message}."""
+    """An error as JSON: {"error": {"code", "message"}}, or in the V2 protocol {"error": message}."""
     content: Any = {"error": {"code": error.code, "message": error.message}}
     if path.startswith("/v2"):
         content = {"error": error.message, "code": error.code}
@@ -69,7 +69,7 @@ def error_response(error: RequestError, path: str) -> Response:
 
 
 class Gate:
-    """Wraps the application; every request passes here first and last."""
+    """Wraps the application; every request and response passes through it."""
 
     def __init__(
         self,
@@ -82,20 +82,20 @@ class Gate:
         route_of: Callable[[Scope], str],
         header_bytes: int,
     ):
-        """hosts: names by which a browser may reach the service, against websites that pretend to be it; None: any."""
+        """hosts: host names that are accepted, against DNS rebinding; None: any."""
         self.app, self.tokens, self.log, self.metrics = app, tokens, log, metrics
         self.hosts = None if hosts is None else frozenset(name.lower() for name in hosts)
         self.route_of, self.header_bytes = route_of, header_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request pass, or answer it."""
+        """Pass a request on, or reject it."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
             return
         started = time.perf_counter()
-        told: dict[str, Any] = {}
-        scope.setdefault("state", {})["told"] = told
+        logged: dict[str, Any] = {}
+        scope.setdefault("state", {})["logged"] = logged
         path, status, sent = str(scope["path"]), 0, 0
         request_id = secrets.token_hex(8)
         policy = PAGE_POLICY if path == "/" else API_POLICY
@@ -116,20 +116,20 @@ class Gate:
         try:
             refused = self._refusal(scope)
             if refused is not None:
-                told["code"] = refused.code
+                logged["code"] = refused.code
                 await error_response(refused, path)(scope, receive, send_on)
             else:
                 await self.app(scope, receive, send_on)
         except Exception as error:
-            told |= {"code": "internal", "at": place_of(error)}
+            logged |= {"code": "internal", "at": place_of(error)}
             if not status:
                 await error_response(RequestError("internal", INTERNAL), path)(scope, receive, send_on)
         finally:
             self.metrics.in_flight.dec()
-            self._count(scope, told, status, sent, time.perf_counter() - started, request_id)
+            self._count(scope, logged, status, sent, time.perf_counter() - started, request_id)
 
     def _refusal(self, scope: Scope) -> RequestError | None:
-        """Why a request may not pass; None where it may."""
+        """Why a request is rejected; None if it is not."""
         request = Request(scope)
         size = sum(len(name) + len(value) + 4 for name, value in scope["headers"])
         if size + len(scope.get("raw_path") or b"") + len(scope["query_string"]) > self.header_bytes:
@@ -156,13 +156,13 @@ class Gate:
         return None
 
     def _count(
-        self, scope: Scope, told: dict[str, Any], status: int, sent: int, seconds: float, request_id: str
+        self, scope: Scope, logged: dict[str, Any], status: int, sent: int, seconds: float, request_id: str
     ) -> None:
         route = self.route_of(scope)
-        counts = {name: int(told.get(name, 0)) for name in ("samples", "readings")}
-        code = str(told.get("code", ""))
+        counts = {name: int(logged.get(name, 0)) for name in ("samples", "readings")}
+        code = str(logged.get("code", ""))
         self.metrics.answered(route, status, seconds, code, counts["samples"], counts["readings"])
-        facts = {name: told[name] for name in ("code", "at", "samples", "readings", "bytes_in") if told.get(name)}
+        facts = {name: logged[name] for name in ("code", "at", "samples", "readings", "bytes_in") if logged.get(name)}
         client = scope.get("client")
         self.log(
             "request",

@@ -1,7 +1,7 @@
-"""A journal: what came in since the last saved state, on the disk before it is acknowledged.
+"""A write-ahead journal: what arrived since the last saved state, on disk before it is acknowledged.
 
-Each entry has its length and a checksum before it. A kill in the middle of a write leaves half an entry at the end,
-which was never acknowledged and is cut off when the journal is opened again. Entries are MessagePack: data, no code.
+Each entry is preceded by its length and a checksum. A kill during a write leaves a partial entry at the end, which was
+never acknowledged and is cut off when the journal is opened again. Entries are MessagePack: data, no code.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class Journal:
     """An open journal file that entries are appended to."""
 
     def __init__(self, path: Path, *, sync: bool = True):
-        """Open or create it; half an entry at its end is cut off. `sync`: wait for the disk at every entry."""
+        """Open or create it; a partial entry at its end is cut off. `sync`: wait for the disk at every entry."""
         self.path, self.sync = path, sync
         self.file = open(path, "ab")  # noqa: SIM115
         whole = sum(HEADER.size + len(payload) for payload in _payloads(path))
         self.file.truncate(whole)
 
     def append(self, entry: dict[str, Any]) -> None:
-        """Add an entry; it is on the disk when this returns. If that fails, the journal is as before."""
+        """Add an entry; it is on disk when this returns. If that fails, the journal is unchanged."""
         payload = msgspec.msgpack.encode(entry)
         before = self.size
         try:
@@ -54,12 +54,12 @@ class Journal:
 
 
 def read_entries(path: Path) -> Iterator[dict[str, Any]]:
-    """The entries of a journal up to the first one that is not whole; none where there is no file."""
+    """The entries of a journal up to the first incomplete one; none if there is no file."""
     for payload in _payloads(path):
         try:
             yield msgspec.msgpack.decode(payload)
         except msgspec.MsgspecError:
-            raise DataError(f"{path}: an entry cannot be read; this is no journal of a stream.") from None
+            raise DataError(f"{path}: an entry cannot be read; this is not the journal of a stream.") from None
 
 
 def _payloads(path: Path) -> Iterator[bytes]:

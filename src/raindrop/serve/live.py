@@ -1,4 +1,4 @@
-"""Live samples as their worker sees them: a stream in a folder, and its scores."""
+"""The worker's side of live samples: a stream in a folder, and its scores."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class LiveAnswers:
-    """Pushes in, scores out."""
+    """Handles pushes and returns scores."""
 
     def __init__(self, answers: Answers, options: dict[str, Any]):
-        """options: those of the service's StreamOptions, and `sync`."""
+        """options: the service's StreamOptions, and `sync`."""
         self.answers, self.options = answers, options
         self.model: Served = answers.served.get("samples") or next(iter(answers.served.values()))
         folder, estimator = Path(options["state"]), self.model.estimator
@@ -38,7 +38,7 @@ class LiveAnswers:
         self.counts: dict[str, int] = dict(zip(table.ids, table.count.tolist(), strict=True))
 
     def cards(self) -> list[dict[str, Any]]:
-        """What the service must know to go on."""
+        """What the service needs to know to continue."""
         offsets = self.stream.offsets
         sources = [name.removeprefix("from ") for name in offsets if name.startswith("from ")]
         known = {"offset": self.stream.offset, "sources": sources, "samples": len(self.stream)}
@@ -46,11 +46,11 @@ class LiveAnswers:
 
     @property
     def live_samples(self) -> int:
-        """How many samples are live."""
+        """The number of live samples."""
         return len(self.stream)
 
     def gauges(self) -> list[Watched]:
-        """Nothing is watched here."""
+        """Live samples have no gauges."""
         return []
 
     def close(self) -> None:
@@ -64,11 +64,11 @@ class LiveAnswers:
             try:
                 replies.append(getattr(self, f"_{job.action}")(job))
             except Exception as error:
-                told = as_request_error(error)
+                failure = as_request_error(error)
                 if isinstance(error, OSError) and error.errno in FULL:
-                    told = RequestError("no_space", "The disk is full, so nothing of this push was stored.")
-                place = place_of(error) if told.code == "internal" else ""
-                replies.append(Reply(job.number, code=told.code, message=told.message, place=place))
+                    failure = RequestError("no_space", "The disk is full, so nothing of this push was stored.")
+                place = place_of(error) if failure.code == "internal" else ""
+                replies.append(Reply(job.number, code=failure.code, message=failure.message, place=place))
         return replies
 
     def _push(self, job: Job) -> Reply:
@@ -99,8 +99,8 @@ class LiveAnswers:
         return self.stream.push(readings, offset=job.edges, source=job.id)
 
     def _require_room(self, job: Job) -> None:
-        """Raise where a sample, or all of them together, would have more readings than allowed."""
-        if len(self.counts) > 2 * len(self.stream) + 100:  # forget samples that were let go
+        """Raise if a sample, or all samples together, would have more readings than allowed."""
+        if len(self.counts) > 2 * len(self.stream) + 100:  # drop the counts of samples that are no longer live
             self.counts = {name: count for name, count in self.counts.items() if name in self.stream}
         more = 0 if job.readings is None else len(job.readings.time)
         most = self.answers.limits.readings
@@ -139,7 +139,7 @@ class LiveAnswers:
 
 
 def adopt(folder: Path, estimator: Any) -> None:
-    """Let a model that took the place of another go on with its live samples; it must have the same sensors."""
+    """Let a new model continue with the live samples of the previous one; it must have the same sensors."""
     place = StateFolder(folder)
     if not place.exists:
         return

@@ -1,7 +1,7 @@
-"""Live samples as the service sees them: one worker has the stream, which is in a folder before a push is answered.
+"""The service's side of live samples: one worker has the stream, which is on disk before a push is acknowledged.
 
-Where that worker is lost, the next one opens the folder and the push is repeated with its offset, so that nothing is
-lost or counted twice.
+If that worker is lost, the next one opens the folder and the push is repeated with its offset, so that nothing is lost
+or counted twice.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from raindrop.serve.worker import Start
 from raindrop.serve.worker_process import StartFailed, Worker, WorkerDied
 
 MAX_SOURCES = 1_000
-ATTEMPTS = 3  # at a push whose worker was lost
+ATTEMPTS = 3  # for a push whose worker was lost
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamOptions:
-    """How live samples are kept."""
+    """Settings of live samples."""
 
     state: Path | None = None
-    """folder for the live samples, so that they outlive the service; without it they last as long as it runs."""
+    """folder for the live samples, to keep them when the service stops; without it they are lost then."""
     max_samples: int = 10_000
-    """most live samples; beyond it those that received nothing for longest are let go."""
+    """maximum number of live samples; beyond it, those without new readings for longest are dropped."""
     max_readings: int = 5_000_000
-    """most readings of all live samples together."""
+    """maximum number of readings of all live samples together."""
     lateness: float | None = None
-    """how long before its sample's latest reading a reading may lie, in the model's time unit; any time by default."""
+    """how much older than its sample's latest reading a reading may be, in model time units; by default unlimited."""
     window: float | None = None
-    """a sample is its readings of so long before its latest one; all of them by default."""
+    """keep the readings of a sample up to this long before its latest one; by default all."""
 
 
 class LiveKeeper:
-    """The worker with the stream, started with the first push or, where there is a folder of live samples, at once."""
+    """The worker with the stream; started by the first push or, if there is a folder of live samples, immediately."""
 
     def __init__(self, start: Start, limits: Limits, options: StreamOptions, note: Callable[..., None]):
         self.limits, self.options, self.note = limits, options, note
@@ -52,7 +52,7 @@ class LiveKeeper:
         self._start = self._with_stream(start)
         self._worker: Worker | None = None
         self._starting: asyncio.Task[Worker] | None = None
-        self._lock = asyncio.Lock()  # pushes are taken one after the other
+        self._lock = asyncio.Lock()  # pushes are processed one after another
         self._waiting = self._offset = self._number = 0
         self._sources: set[str] = set()
         self.samples = self.restarts = 0
@@ -63,7 +63,7 @@ class LiveKeeper:
         return msgspec.structs.replace(start, stream=facts)
 
     async def open(self) -> None:
-        """Start the worker where there is a folder of live samples; raises StartFailed where it cannot be used."""
+        """Start the worker if there is a folder of live samples; raises StartFailed if it cannot be used."""
         if self.options.state is not None:
             async with self._lock:
                 await self._ready()
@@ -71,7 +71,7 @@ class LiveKeeper:
     # ---------------------------------------------------------------- asking
 
     async def push(self, sample: str, content: StreamBody) -> Reply:
-        """Take in readings of a sample; the reply has its new score."""
+        """Store readings of a sample; the reply has its new score."""
         _check_name(sample)
         columns = None
         if content.readings is not None:
@@ -96,7 +96,7 @@ class LiveKeeper:
             raise RequestError("too_large", f"There are {MAX_SOURCES:,} sources already; a source has many samples.")
 
     async def ask(self, sample: str, action: str) -> Reply:
-        """The score of a live sample ("get"), or its end ("delete")."""
+        """Return the score of a live sample ("get"), or drop it ("delete")."""
         _check_name(sample)
         return await self._ask(Job(0, "stream", sample=sample, action=action), "", None)
 
@@ -145,7 +145,7 @@ class LiveKeeper:
     # ---------------------------------------------------------------- the worker
 
     async def _ready(self) -> Worker:
-        """The worker; it goes on starting when the request that waits for it has waited too long."""
+        """The worker; it continues to start even if the request that waits for it times out."""
         if self._worker is None:
             if self._starting is None or self._starting.done():
                 self._starting = asyncio.create_task(self._begin())
@@ -171,13 +171,13 @@ class LiveKeeper:
         return await self._ready()
 
     async def swap(self, start: Start) -> None:
-        """Continue with other models: the next push finds the stream opened by a new worker."""
+        """Switch to other models: before the next push, a new worker opens the stream."""
         async with self._lock:
             await self._end()
             self._start = self._with_stream(start)
 
     async def close(self) -> None:
-        """End the worker, which saves the stream."""
+        """Stop the worker, which saves the stream."""
         async with self._lock:
             await self._end()
         if self._temporary is not None:
@@ -195,4 +195,4 @@ class LiveKeeper:
 
 def _check_name(name: str) -> None:
     if not 0 < len(name) <= 256 or not name.isprintable() or name != name.strip():
-        raise RequestError("bad_request", "The name of a sample or source has 1 to 256 characters that can be printed.")
+        raise RequestError("bad_request", "The name of a sample or source must have 1 to 256 printable characters.")

@@ -12,7 +12,7 @@ FIRST_CAPACITY = 64
 
 @dataclass
 class LiveSample:
-    """One sample: its readings sorted by (time, sensor), and what is known of it.
+    """One sample: its readings sorted by (time, sensor), and its attributes.
 
     The arrays have room to grow; the first `count` entries are readings.
     """
@@ -21,7 +21,7 @@ class LiveSample:
     cutoff: float = np.nan
     reference: float = np.nan
     arrived: float = 0.0
-    """When something last came for it, in seconds since 1970."""
+    """When something last arrived for it, in seconds since 1970."""
     count: int = 0
     time: Float64 = field(default_factory=lambda: np.empty(0))
     sensor: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
@@ -34,7 +34,7 @@ class LiveSample:
 
     @property
     def end(self) -> float:
-        """Where its window ends: at its latest reading, or at its cutoff if that is earlier."""
+        """The end of its window: its latest reading, or its cutoff if that is earlier."""
         return float(np.fmin(self.latest, self.cutoff))
 
     @property
@@ -43,11 +43,11 @@ class LiveSample:
         return float(self.time[0]) if self.count else np.nan
 
     def add(self, time: Float64, sensor: NDArray[np.int32], value: Float64) -> tuple[int, int, int]:
-        """Add readings, sorted and each (time, sensor) once; those that are there already get the new value.
+        """Add readings, sorted and with each (time, sensor) once; existing readings get the new value.
 
-        Returns how many are new, how many changed a value and how many changed nothing.
+        Returns the number of new readings, of changed values, and of readings that changed nothing.
         """
-        start = int(np.searchsorted(self.time[: self.count], time[0]))  # earlier readings stay as they are
+        start = int(np.searchsorted(self.time[: self.count], time[0]))  # earlier readings are unchanged
         old = self.count - start
         if not old:
             self._replace_from(start, time, sensor, value)
@@ -81,13 +81,13 @@ class LiveSample:
         self.time[place], self.sensor[place], self.value[place] = time, sensor, value
 
     def up_to_cutoff(self) -> int:
-        """How many of its readings lie at or before its cutoff."""
+        """The number of readings at or before its cutoff."""
         if np.isnan(self.cutoff):
             return self.count
         return int(np.searchsorted(self.time[: self.count], self.cutoff, side="right"))
 
     def let_go_before(self, time: float) -> None:
-        """Forget the readings before `time`."""
+        """Drop the readings before `time`."""
         first = int(np.searchsorted(self.time[: self.count], time))
         if first:
             kept = self.count - first

@@ -1,4 +1,4 @@
-"""All live samples of a stream: what has come in, in what order, and what was let go."""
+"""All live samples of a stream: what has arrived, in what order, and what was dropped."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from raindrop.table.store import Roles
 from raindrop.table.time_columns import SECONDS
 
 Float64 = NDArray[np.float64]
-MAX_REMEMBERED = 100_000  # samples that were let go, of which the last time is still known
+MAX_REMEMBERED = 100_000  # dropped samples whose last time is still remembered
 
 
 @dataclass
 class Counts:
-    """What became of readings: new ones, changed values, nothing new, and those before their sample's window."""
+    """Numbers of new readings, changed values, unchanged readings, and readings before their sample's window."""
 
     new: int = 0
     corrected: int = 0
@@ -38,18 +38,18 @@ class Counts:
 
 @dataclass
 class LiveSamples:
-    """The samples by id. Times are as they came: numbers, or microseconds since 1970, which `clock` says."""
+    """The samples by id. Times are stored as they came: numbers, or microseconds since 1970, depending on `clock`."""
 
     settings: StreamSettings
     sensors: list[str]
-    """Those of the model, and those that are ignored, as they came; codes of readings are positions here."""
+    """The model's sensors, then ignored ones in order of arrival; codes of readings are positions here."""
     clock: str = ""
     now: float = 0.0
     """The latest time of arrival, in seconds since 1970."""
     live: OrderedDict[str, LiveSample] = field(default_factory=OrderedDict)
-    """The one that received something last is the last one."""
+    """In order of their last arrival, most recent last."""
     gone: OrderedDict[str, float] = field(default_factory=OrderedDict)
-    """Samples that were let go, with the time of their last reading."""
+    """Dropped samples, with the time of their last reading."""
     changed: dict[str, None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -58,7 +58,7 @@ class LiveSamples:
     # ---------------------------------------------------------------- coming in
 
     def late(self, arrivals: Arrivals) -> NDArray[np.bool_]:
-        """(n,) which readings come too late; the same however readings are cut into pushes."""
+        """(n,) which readings are too late; independent of how readings are divided into pushes."""
         gone = np.array([self.gone.get(name, -np.inf) for name in arrivals.ids], dtype=np.float64)
         late = arrivals.time <= gone[arrivals.owner]
         if self.settings.lateness is None:
@@ -74,7 +74,7 @@ class LiveSamples:
         return late
 
     def add(self, arrivals: Arrivals, now: float) -> Counts:
-        """Add readings that were checked to their samples."""
+        """Add validated readings to their samples."""
         self.clock, self.now = self.clock or arrivals.clock, now
         for name in arrivals.sensors:
             if name not in self._codes:
@@ -102,7 +102,7 @@ class LiveSamples:
         return counts
 
     def describe(self, about: Attributes, now: float) -> None:
-        """Set attributes of samples that were checked."""
+        """Set validated attributes of samples."""
         self.clock, self.now = self.clock or about.clock, now
         for at, name in enumerate(about.ids):
             sample = self._touch(name)
@@ -113,7 +113,7 @@ class LiveSamples:
         self._let_old_go()
 
     def _touch(self, name: str) -> LiveSample:
-        """The live sample of this name, new where there is none, as the one that received something last."""
+        """The live sample of this name, created if necessary, and moved to the end of the order."""
         sample = self.live.get(name)
         if sample is None:
             sample = self.live[name] = LiveSample()
@@ -124,7 +124,7 @@ class LiveSamples:
     # ---------------------------------------------------------------- letting go
 
     def _let_old_go(self) -> None:
-        """Let samples go by number and by age; those that received nothing for longest come first."""
+        """Drop samples by number and by age, those without new readings for longest first."""
         settings = self.settings
         while self.live:
             name, sample = next(iter(self.live.items()))
@@ -136,7 +136,7 @@ class LiveSamples:
             self.forget(name)
 
     def forget(self, name: str) -> None:
-        """Let a sample go, and remember the time of its last reading."""
+        """Drop a sample, and remember the time of its last reading."""
         sample = self.live.pop(name)
         self.changed.pop(name, None)
         self.gone[name] = max(sample.latest, self.gone.pop(name, -np.inf))
@@ -146,7 +146,7 @@ class LiveSamples:
     # ---------------------------------------------------------------- going out
 
     def found(self, names: Sequence[str]) -> list[tuple[str, LiveSample]]:
-        """The live samples of these names; an error names the first one that is not there."""
+        """The live samples of these names; raises on the first one that is not live."""
         for name in names:
             if name not in self.live:
                 was = "was let go." if name in self.gone else f"is not live: {suggest(str(name), self.live)}"
@@ -154,7 +154,7 @@ class LiveSamples:
         return [(name, self.live[name]) for name in names]
 
     def table(self, names: Sequence[str] | None, statics: Sequence[StaticColumn], *, shift: bool) -> EventTable:
-        """The live samples, all or these; with `shift`, times count from the start of the window where there is one."""
+        """The live samples, all or these; with `shift`, times count from the start of the window if there is one."""
         found = list(self.live.items()) if names is None else self.found(names)
         live = [sample for _, sample in found]
         zero = np.array([self._zero(sample, shift) for sample in live], dtype=np.float64)
@@ -185,7 +185,7 @@ class LiveSamples:
         )
 
     def _per_unit(self, clock: str = "") -> float:
-        """How much of a stored time is one `time_unit`."""
+        """The length of one `time_unit` in stored times."""
         return SECONDS[self.settings.time_unit] * 1e6 if is_dated(clock or self.clock) else 1.0
 
     def _zero(self, sample: LiveSample, shift: bool) -> float:
@@ -212,7 +212,7 @@ class LiveSamples:
 def once_each(
     owner: NDArray[np.int64], time: Float64, sensor: NDArray[np.int32], value: Float64
 ) -> tuple[NDArray[np.int64], Float64, NDArray[np.int32], Float64, int]:
-    """Readings sorted by (owner, time, sensor), the last of equal ones; and how many were left out."""
+    """Readings sorted by (owner, time, sensor), the last of equal ones; and the number of those left out."""
     order = np.lexsort((sensor, time, owner))
     owner, time, sensor, value = owner[order], time[order], sensor[order], value[order]
     again = (owner[1:] == owner[:-1]) & (time[1:] == time[:-1]) & (sensor[1:] == sensor[:-1])

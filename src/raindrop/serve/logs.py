@@ -1,4 +1,4 @@
-"""The log: one JSON object in a line, without values, sample ids, addresses or tokens unless they are asked for."""
+"""The log: one JSON object per line, without values, sample ids, addresses or tokens unless requested."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ LEVELS = ("info", "warning", "error")
 
 
 class Log:
-    """Writes lines to a file, or to standard error. A line that cannot be written is counted, never an error."""
+    """Writes lines to a file, or to standard error. A line that cannot be written is counted and never raises."""
 
     def __init__(self, path: Path | None = None, *, details: bool = False):
-        """With `details`, lines also have what identifies a client or a sample."""
+        """With `details`, lines also contain what identifies a client or a sample."""
         self.path, self.details = path, details
         self.lost = 0
         self._lock = threading.Lock()
@@ -29,7 +29,7 @@ class Log:
     def __call__(
         self, event: str, *, level: str = "info", details: Mapping[str, Any] | None = None, **facts: Any
     ) -> None:
-        """Write a line; `details` are left out unless they are asked for."""
+        """Write a line; `details` are left out unless enabled."""
         time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line: dict[str, Any] = {"time": time, "level": level, "event": event, **facts}
         if self.details and details:
@@ -44,7 +44,7 @@ class Log:
                 self._close()
 
     def write_to(self, path: Path | None) -> None:
-        """Go on in another file, or on standard error."""
+        """Continue in another file, or on standard error."""
         with self._lock:
             self._close()
             self.path = path
@@ -62,7 +62,7 @@ class Log:
 
 
 class ServerLines(logging.Handler):
-    """What the HTTP server says of itself, as lines of the log; exceptions by their type and place alone."""
+    """Messages of the HTTP server as lines of the log; exceptions only by type and place."""
 
     def __init__(self, log: Log):
         super().__init__()

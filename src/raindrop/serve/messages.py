@@ -1,4 +1,4 @@
-"""What the service and its workers tell each other: msgpack messages, each after its length in four bytes."""
+"""Messages between the service and its workers: msgpack, each preceded by its length in four bytes."""
 
 from __future__ import annotations
 
@@ -40,28 +40,28 @@ class Job(msgspec.Struct, omit_defaults=True):
     """Static attributes: the column `sample` and one for each."""
     coverage: float | None = None
     model: str = ""
-    """Which of the served models; the one that fits the kind where empty."""
+    """The served model to use; if empty, the one that fits the kind."""
     every: float | None = None
     queries: dict[str, list[Any]] | None = None
     edges: int = 50
     sample: str = ""
-    """Of a stream."""
+    """For a stream."""
     action: str = ""
-    """Of a stream: push, get or delete."""
+    """For a stream: push, get or delete."""
     id: str = ""
-    """Of a request of the V2 protocol, returned as it came."""
+    """For a request of the V2 protocol; returned unchanged."""
     outputs: list[str] = []
-    """Of a request of the V2 protocol: only these tensors are returned."""
+    """For a request of the V2 protocol: return only these tensors."""
 
 
 class Reply(msgspec.Struct, omit_defaults=True):
-    """The answer to a job: the body as it goes out, or an error."""
+    """The reply to a job: the response body, or an error."""
 
     number: int
     media_type: str = "application/json"
     body: bytes = b""
     code: str = ""
-    """Of the error; empty where there is none."""
+    """Of the error; empty if there is none."""
     message: str = ""
     samples: int = 0
     readings: int = 0
@@ -70,37 +70,37 @@ class Reply(msgspec.Struct, omit_defaults=True):
 
 
 class Batch(msgspec.Struct):
-    """Jobs to be answered together, as the worker reads it."""
+    """Jobs to process together, as the worker reads them."""
 
     jobs: list[Job]
 
 
 class PackedBatch(msgspec.Struct):
-    """The same as the service writes it: each job was encoded when its request came."""
+    """The same as the service writes it: each job was encoded when its request arrived."""
 
     jobs: list[msgspec.Raw]
 
 
 class Hello(msgspec.Struct, omit_defaults=True):
-    """What a worker says once its models are loaded; with an `error`, that they cannot be."""
+    """The first message of a worker after loading its models; with an `error` if that failed."""
 
     models: list[dict[str, Any]] = []
     error: str = ""
 
 
 class Replies(msgspec.Struct):
-    """The answers to a batch, and what the worker counted since the last one."""
+    """The replies to a batch, and what the worker counted since the last one."""
 
     replies: list[Reply]
     memory: int = 0
     """Resident bytes of the worker."""
     live_samples: int = 0
     gauges: list[Watched] = []
-    """What is watched about the readings, such as drift; none where nothing is new."""
+    """Gauges of the readings, such as drift; empty if there is nothing new."""
 
 
 def pack(job: Job) -> msgspec.Raw:
-    """A job as it is sent; an error where it has a number that cannot be."""
+    """An encoded job; raises if it has an invalid number."""
     try:
         return msgspec.Raw(msgspec.msgpack.encode(job))
     except (OverflowError, UnicodeEncodeError):

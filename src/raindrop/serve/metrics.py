@@ -1,4 +1,4 @@
-"""What the service counts, in the text format of Prometheus."""
+"""Metrics of the service, in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SAMPLES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000)
 
 
 class Metrics:
-    """Counters of requests, and whatever `state` tells of the service when it is asked."""
+    """Counters of requests, and the values that `state` returns when metrics are requested."""
 
     def __init__(self, state: State, models: Models, watched: Callable[[], list[Watched]]):
         """state: values by name, counters end in _total; watched: gauges of the workers, such as drift."""
@@ -51,12 +51,12 @@ class Metrics:
         self.readings.inc(readings)
 
     def text(self) -> bytes:
-        """All of them."""
+        """All metrics."""
         return bytes(generate_latest(self.registry))
 
 
 class _Live:
-    """Values that are looked up when they are asked for."""
+    """Values that are looked up when they are requested."""
 
     def __init__(self, state: State, models: Models, watched: Callable[[], list[Watched]]):
         self.state, self.models, self.watched = state, models, watched

@@ -1,4 +1,4 @@
-"""The description of the service for people and programs (OpenAPI), with examples for the models that are served."""
+"""The OpenAPI description of the service, with examples for the served models."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ ERROR = {
 
 
 def described(name: str) -> dict[str, Any]:
-    """Title and text of an address, as FastAPI takes them."""
+    """Title and text of an address, as arguments for FastAPI."""
     title, text = TEXTS[name]
     return {"operation_id": name, "summary": title, "description": text, "response_class": Response}
 
 
 def describe_routes(app: FastAPI, service: Service) -> None:
-    """Make the description on demand: the examples are readings of the models' own sensors."""
+    """Build the description on demand: the examples are readings of the models' own sensors."""
 
     def openapi() -> dict[str, Any]:
         content = get_openapi(
@@ -123,7 +123,7 @@ def _error() -> str:
 
 
 def _examples(service: Service) -> dict[str, Any]:
-    """For each address an example that works with the models that are served."""
+    """For each address, an example that works with the served models."""
     cards = {card["kind"]: card for card in service.pool.models}
     examples: dict[str, Any] = {}
 

@@ -1,8 +1,8 @@
-"""The pool of workers: requests wait in one queue, and a worker that is free takes as many as it may score together.
+"""The pool of workers: requests wait in one queue, and a free worker takes as many as can be scored together.
 
-Nothing waits for a batch to fill: a request that finds a free worker runs at once, and batches form while workers are
-busy. A worker that dies, or takes too long, is replaced, and what it was working on is asked again, each request alone,
-so that one that kills workers takes no other with it.
+Nothing waits for a batch to fill: a request that finds a free worker runs immediately, and batches form while workers
+are busy. A worker that dies, or takes too long, is replaced, and its requests are repeated one by one, so that a
+request that kills workers does not affect the others.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from raindrop.serve.messages import Job, Reply, pack
 from raindrop.serve.worker import Start
 from raindrop.serve.worker_process import StartFailed, Worker, WorkerDied
 
-MAX_ATTEMPTS = 3  # of a request that was at work when a worker died
-BATCHED = ("predict",)  # kinds of jobs that are answered together
+MAX_ATTEMPTS = 3  # for a request whose worker died
+BATCHED = ("predict",)  # kinds of jobs that are processed together
 
 
 @dataclass(eq=False)
 class Pending:
-    """A request that waits for its reply."""
+    """A request waiting for its reply."""
 
     number: int
     kind: str
@@ -48,7 +48,7 @@ class Pending:
 
 @dataclass
 class Counts:
-    """What the pool counts, for metrics."""
+    """Counters for metrics."""
 
     restarts: int = 0
     swaps: int = 0
@@ -72,14 +72,14 @@ class Pool:
         self._filled = asyncio.Event()
         self._loops: dict[asyncio.Task[None], Worker | None] = {}
         self._retired: set[asyncio.Task[None]] = set()
-        self._rate = 0.0  # requests per second that were answered lately
+        self._rate = 0.0  # recent requests per second
         self._number = 0
         self._swapping = asyncio.Lock()
 
     # ---------------------------------------------------------------- starting and stopping
 
     async def open(self) -> None:
-        """Start the workers; raises StartFailed where the models cannot be loaded."""
+        """Start the workers; raises StartFailed if the models cannot be loaded."""
         await self._open_workers(self._start)
 
     async def _open_workers(self, start: Start) -> None:
@@ -96,7 +96,7 @@ class Pool:
             task = asyncio.create_task(self._serve(worker))
             self._loops[task] = worker
             task.add_done_callback(self._loop_ended)
-        self._filled.set()  # so that the old ones see that they are retired
+        self._filled.set()  # wake up the old ones, which are retired now
 
     def _loop_ended(self, task: asyncio.Task[None]) -> None:
         self._loops.pop(task, None)
@@ -105,7 +105,7 @@ class Pool:
             self.note("worker_loop_failed", level="error", error=type(task.exception()).__name__)
 
     async def swap(self, start: Start) -> None:
-        """Serve other models: new workers take over once they are ready, the old ones finish what they have begun."""
+        """Serve other models: new workers take over once they are ready, the old ones finish their current work."""
         async with self._swapping:
             try:
                 await self._open_workers(start)
@@ -115,7 +115,7 @@ class Pool:
             self.counts.swaps += 1
 
     async def close(self) -> None:
-        """Answer what waits, then end the workers."""
+        """Answer waiting requests, then stop the workers."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.limits.seconds):
                 while self.queue or self.counts.working:
@@ -128,7 +128,7 @@ class Pool:
 
     @property
     def ready(self) -> int:
-        """How many workers can take work."""
+        """The number of workers that can take work."""
         return sum(worker is not None for task, worker in self._loops.items() if task not in self._retired)
 
     @property
@@ -139,7 +139,7 @@ class Pool:
     # ---------------------------------------------------------------- asking
 
     async def ask(self, job: Job, samples: int, readings: int, deadline: float) -> Reply:
-        """The reply to a job; a RequestError where there are too many requests, or it takes too long."""
+        """The reply to a job; raises a RequestError if there are too many requests, or it takes too long."""
         if len(self.queue) >= self.limits.waiting:
             raise self.busy()
         self._number += 1
@@ -159,7 +159,7 @@ class Pool:
             ) from None
 
     def busy(self) -> RequestError:
-        """The error of a request that finds the queue full, with the time in which it should have emptied."""
+        """The error if the queue is full, with the time after which to try again."""
         seconds = len(self.queue) / self._rate if self._rate > 0 else 1.0
         return RequestError(
             "busy",
@@ -170,7 +170,7 @@ class Pool:
     # ---------------------------------------------------------------- answering
 
     async def _serve(self, worker: Worker) -> None:
-        """Take batches from the queue for one worker, and replace it where it dies, until it is retired."""
+        """Take batches from the queue for one worker, and replace it if it dies, until it is retired."""
         own = asyncio.current_task()
         assert own is not None
         while True:
@@ -192,7 +192,7 @@ class Pool:
                 self._loops[own] = worker
 
     def _take(self) -> list[Pending]:
-        """The first request, and those behind it that may be scored together with it."""
+        """The first request, and those behind it that can be scored together with it."""
         batch: list[Pending] = []
         samples = readings = 0
         kept: list[Pending] = []
@@ -221,7 +221,7 @@ class Pool:
         return batch
 
     async def _answer(self, worker: Worker, batch: list[Pending]) -> bool:
-        """Ask a worker, and give each request its reply; False where the worker is lost."""
+        """Send a batch to a worker, and pass on the replies; False if the worker is lost."""
         self.counts.batches += 1
         samples = sum(pending.samples for pending in batch)
         self.counts.batch_samples += samples
@@ -234,7 +234,7 @@ class Pool:
         except (WorkerDied, TimeoutError):
             self._ask_again(batch)
             return False
-        except Exception as error:  # a defect; the loop that serves the queue must not end by it
+        except Exception as error:  # a bug must not end the loop that serves the queue
             self.note("batch_failed", level="error", at=place_of(error))
             self._ask_again(batch)
             return False
@@ -259,7 +259,7 @@ class Pool:
                 self.queue.appendleft(pending)
 
     async def _replace(self, worker: Worker) -> Worker:
-        """A new worker for one that was lost; tried until it works."""
+        """A new worker for a lost one; retries until it works."""
         await worker.kill()
         pause = 0.1
         while True:

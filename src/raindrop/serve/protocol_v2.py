@@ -26,7 +26,7 @@ class Tensor(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class AskedOutput(msgspec.Struct, forbid_unknown_fields=True):
-    """An output tensor that is asked for."""
+    """A requested output tensor."""
 
     name: str
     parameters: dict[str, Cell] = {}
@@ -45,7 +45,7 @@ DECODER = msgspec.json.Decoder(InferRequest)
 
 
 def job_of(body: bytes, model: str, limits: Limits) -> Job:
-    """The job of a request; an error says which tensor is wrong."""
+    """The job of a request; errors say which tensor is wrong."""
     request = DECODER.decode(body)
     if len(request.inputs) > 4 + 64 or len(request.outputs) > 10_000:
         raise RequestError("too_large", "The request has too many tensors.")
@@ -66,7 +66,7 @@ def job_of(body: bytes, model: str, limits: Limits) -> Job:
         _check_shape(tensor)
     if len({len(tensors[name].data) for name in READINGS}) > 1:
         lengths = ", ".join(f"{name} {len(tensors[name].data):,}" for name in READINGS)
-        raise RequestError("bad_request", f"The four tensors of readings are equally long, but have: {lengths}.")
+        raise RequestError("bad_request", f"The four tensors of readings must be equally long, but have: {lengths}.")
     texts = {name: _texts(tensors[name]) for name in ("sample", "sensor")}
     statics: dict[str, list[Cell]] = {name: tensor.data for name, tensor in tensors.items() if name not in READINGS}
     ids = list(dict.fromkeys(texts["sample"]))
@@ -132,7 +132,7 @@ def _parameter(parameters: dict[str, Cell], name: str) -> float | None:
 
 
 def response(model: str, version: str, id: str, frame: pl.DataFrame, outputs: list[str]) -> bytes:
-    """The columns of a frame as tensors; all of them, or those that were asked for."""
+    """The columns of a frame as tensors; all of them, or the requested ones."""
     unknown = [name for name in outputs if name not in frame.columns]
     if unknown:
         raise RequestError(
@@ -158,7 +158,7 @@ def datatype(dtype: pl.DataType) -> str:
 
 
 def metadata(card: dict[str, Any]) -> dict[str, Any]:
-    """What the protocol tells of a model."""
+    """The metadata of a model in the protocol."""
     inputs = [{"name": name, "datatype": "BYTES" if "BYTES" in kinds else "FP64", "shape": [-1]}
               for name, kinds in READINGS.items()]  # fmt: skip
     inputs += [

@@ -1,4 +1,4 @@
-"""The addresses of the service, and the application that has them. What they take and give is in openapi.py."""
+"""The addresses of the service, and the application that has them. openapi.py describes their inputs and outputs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def create_app(service: Service) -> ASGIApp:
     describe_routes(app, service)
 
     async def on_request_error(request: Request, error: Any) -> Response:
-        request.state.told["code"] = error.code
+        request.state.logged["code"] = error.code
         return error_response(error, request.url.path)
 
     async def on_http_error(request: Request, error: Any) -> Response:
@@ -82,7 +82,7 @@ def create_app(service: Service) -> ASGIApp:
 
 
 def _add_routes(app: FastAPI, service: Service) -> None:
-    """Every address; what they take and give is described in openapi.py."""
+    """Add all addresses; openapi.py describes their inputs and outputs."""
 
     @app.post("/v1/predict", **described("predict"))
     async def predict(request: Request) -> Response:

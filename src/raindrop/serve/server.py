@@ -1,4 +1,4 @@
-"""The HTTP server around the application: connections are bounded in number, time and bytes; it stops gracefully."""
+"""The HTTP server around the application: connections are limited in number, time and bytes; it stops gracefully."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from raindrop.serve.routes import create_app
 from raindrop.serve.service import Service
 from raindrop.serve.worker_process import StartFailed
 
-GRACE_SECONDS = 5.0  # for the last bytes of an answer to leave
+GRACE_SECONDS = 5.0  # for sending the last bytes of a response
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class Address:
 
 
 def check_exposure(address: Address, has_tokens: bool, without_tokens: bool) -> None:
-    """Raise where other machines could ask without a token, unless that was asked for in so many words."""
+    """Raise if other machines could send requests without a token, unless that is explicitly allowed."""
     if address.is_loopback or has_tokens or without_tokens:
         return
     raise ConfigError(
@@ -77,7 +77,7 @@ def check_exposure(address: Address, has_tokens: bool, without_tokens: bool) -> 
 
 
 def bounded_protocol(limits: Limits) -> type[H11Protocol]:
-    """HTTP/1.1 connections that always have a deadline: for the headers, for a request as a whole, for being idle."""
+    """HTTP/1.1 connections that always have a deadline: for the headers, for the whole request, and when idle."""
 
     class BoundedProtocol(H11Protocol):
         """One connection."""
@@ -98,7 +98,7 @@ def bounded_protocol(limits: Limits) -> type[H11Protocol]:
                 self._end_in(limits.seconds + limits.body_seconds + GRACE_SECONDS)
 
         def on_response_complete(self) -> None:
-            self._end_in(limits.idle_seconds + GRACE_SECONDS)  # also for a client that does not read its answer
+            self._end_in(limits.idle_seconds + GRACE_SECONDS)  # also for a client that does not read its response
             super().on_response_complete()
 
         def connection_lost(self, exc: Exception | None) -> None:
@@ -107,7 +107,7 @@ def bounded_protocol(limits: Limits) -> type[H11Protocol]:
             super().connection_lost(exc)
 
         def send_400_response(self, msg: str) -> None:
-            """Not HTTP, or larger headers than allowed."""
+            """Respond to something that is not HTTP, or has too large headers."""
             if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
                 self.transport.close()
                 return
@@ -134,7 +134,7 @@ def bounded_protocol(limits: Limits) -> type[H11Protocol]:
 
 
 class Server(uvicorn.Server):
-    """Stops by SIGTERM or SIGINT once requests are answered, and serves the models on the disk by SIGHUP."""
+    """Stops on SIGTERM or SIGINT after answering requests, and reloads the models from disk on SIGHUP."""
 
     def __init__(self, config: uvicorn.Config, service: Service):
         super().__init__(config)
@@ -143,7 +143,7 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """As uvicorn, but the signal is not raised again: a stop that was asked for is no failure."""
+        """As uvicorn, but the signal is not raised again: a requested stop is not a failure."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -199,7 +199,7 @@ def make_server(service: Service, address: Address, app: ASGIApp | None = None) 
 
 
 def run(service: Service, address: Address, started: Callable[[str], None]) -> None:
-    """Serve until a signal asks to stop; `started` is told the address once requests are answered."""
+    """Serve until a signal stops it; `started` is called with the address once requests are answered."""
 
     async def serve() -> None:
         try:

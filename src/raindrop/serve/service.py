@@ -1,4 +1,4 @@
-"""The service: an application that reads requests within their limits and asks the workers. See docs/service.md."""
+"""The service: an application that reads requests within limits and passes them to workers. See docs/service.md."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ WATCH_SECONDS = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How models are served."""
+    """Settings of the service."""
 
     workers: int = 1
-    """processes that hold the models."""
+    """number of processes that hold the models."""
     threads: int = 1
-    """with which each of them computes."""
+    """CPU threads of each process."""
     unknown_sensors: str = "error"
-    """readings of sensors that were never read in training are an error, or ignored."""
+    """whether readings of sensors not seen in training raise an error or are ignored."""
     key: Path | None = None
     """file with the key that the runs must be signed with."""
     watch: bool = False
-    """whether a run that is written anew is served from then on."""
+    """whether to reload a run when it is overwritten."""
     hosts: tuple[str, ...] | None = None
-    """names by which browsers may reach the service; None: any."""
+    """host names that are accepted; None: any."""
 
 
 class Service:
-    """The models that are served, the workers that hold them, and the answers to requests."""
+    """The served models, the workers that hold them, and the responses to requests."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Service:
         self.log, self.options = log or Log(), options or Options()
         self.stopping = False
         self.changed_on_disk = ""
-        """Why models that were written anew are not served; empty where they are."""
+        """Why overwritten models are not served; empty if they are."""
         self.bytes_held = 0
         check_kinds(self.runs)
         self._seen = fingerprint(self.runs)
@@ -103,14 +103,14 @@ class Service:
     # ---------------------------------------------------------------- starting, swapping, stopping
 
     async def open(self) -> None:
-        """Start the workers, unless they run already; raises StartFailed where the models cannot be loaded."""
+        """Start the workers, unless they are running; raises StartFailed if the models cannot be loaded."""
         if self.pool.models:
             return
         await asyncio.gather(self.pool.open(), self.live.open())
         self.log("ready", models=[card["name"] for card in self.pool.models], workers=self.options.workers)
 
     async def close(self) -> None:
-        """Answer what waits, save the streams, end the workers."""
+        """Answer waiting requests, save the streams, stop the workers."""
         self.stopping = True
         if self._reload is not None:
             await self._reload
@@ -120,7 +120,7 @@ class Service:
         self.log("stopped")
 
     async def reload(self) -> None:
-        """Serve the models as they are on the disk now; no request is dropped. Raises where they cannot be loaded."""
+        """Reload the models from disk; no request is dropped. Raises if they cannot be loaded."""
         async with self._reloading:
             seen = fingerprint(self.runs)
             try:
@@ -143,7 +143,7 @@ class Service:
             self.log("models_swapped", models=[card["run"] for card in self.pool.models])
 
     async def reload_within(self, seconds: float) -> None:
-        """Reload for a client: an error where the models cannot be loaded, or are not ready yet by then."""
+        """Reload for a client; raises if the models cannot be loaded, or are not ready in time."""
         if self._reload is None or self._reload.done():
             self._reload = asyncio.create_task(self.try_reload())
         try:
@@ -159,7 +159,7 @@ class Service:
             )
 
     async def try_reload(self) -> bool:
-        """As `reload`, but what is wrong is logged and kept for `/v1/model`; the old models stay."""
+        """As `reload`, but an error is logged and kept for `/v1/model`; the old models stay."""
         try:
             await self.reload()
         except StartFailed as error:
@@ -169,7 +169,7 @@ class Service:
         return True
 
     async def watch(self) -> None:
-        """Serve runs that are written anew, once they can be loaded."""
+        """Reload overwritten runs, once they can be loaded."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             if fingerprint(self.runs) != self._seen:
@@ -178,7 +178,7 @@ class Service:
     # ---------------------------------------------------------------- answering
 
     async def answer(self, request: Request, kind: Kind, body_type: type[Any]) -> Response:
-        """The answer to a request with readings, as JSON or Arrow."""
+        """The response to a request with readings, as JSON or Arrow."""
         deadline = time.monotonic() + self.limits.seconds
         with self._held_bytes(request):
             body = await self._body(request)
@@ -196,7 +196,7 @@ class Service:
         return self._response(request, reply)
 
     def _arrow_job(self, kind: Kind, body: bytes, request: Request) -> tuple[Job, int, int]:
-        """Readings as an Arrow stream; options are in the query of the address."""
+        """Readings as an Arrow stream; options are in the query string."""
         rows = check_arrow(body, self.limits)
         query = request.query_params
         job = Job(0, kind, answer_format(request), arrow=body)
@@ -208,7 +208,7 @@ class Service:
         return job, min(rows, self.limits.batch_samples), rows
 
     def _readings_model(self, task: str | None) -> str:
-        """The name of the imputer or forecaster; empty for whichever there is."""
+        """The name of the imputer or forecaster; empty for whichever is served."""
         if task is None:
             return ""
         kind = {"fill": "imputer", "forecast": "forecaster"}.get(task)
@@ -224,7 +224,7 @@ class Service:
         )
 
     async def infer(self, request: Request, name: str) -> Response:
-        """The answer to a request of the V2 protocol."""
+        """The response to a request of the V2 protocol."""
         deadline = time.monotonic() + self.limits.seconds
         self.card(name)
         if request.headers.get("inference-header-content-length"):
@@ -242,13 +242,13 @@ class Service:
         return self._response(request, reply)
 
     async def push(self, request: Request, sample: str) -> Response:
-        """Readings of a live sample in, its score out."""
+        """Store readings of a live sample; the response is its score."""
         with self._held_bytes(request):
             content = decode(await self._body(request, arrow=False), StreamBody)
             return self._response(request, await self.live.push(sample, content))
 
     async def live_sample(self, request: Request, sample: str, action: str) -> Response:
-        """The score of a live sample ("get"), or its end ("delete")."""
+        """Return the score of a live sample ("get"), or drop it ("delete")."""
         return self._response(request, await self.live.ask(sample, action))
 
     def card(self, name: str) -> dict[str, Any]:
@@ -264,12 +264,12 @@ class Service:
             allowed = " or ".join((*JSON_TYPES, *(ARROW_TYPES[:1] if arrow else ())))
             raise RequestError("unsupported_format", f"The body's Content-Type must be {allowed}.")
         body = await read_body(request, self.limits)
-        request.state.told["bytes_in"] = len(body)
+        request.state.logged["bytes_in"] = len(body)
         return body
 
     @contextlib.contextmanager
     def _held_bytes(self, request: Request) -> Iterator[None]:
-        """Count the bytes of a body from before it is read until it is answered; too many are refused."""
+        """Count the bytes of a body from before it is read until it is answered; raises if there are too many."""
         announced = request.headers.get("content-length", "")
         size = int(announced[:20]) if announced.isdecimal() else self.limits.body_bytes
         if len(self.pool.queue) >= self.limits.waiting or (
@@ -284,10 +284,10 @@ class Service:
 
     @staticmethod
     def _response(request: Request, reply: Reply) -> Response:
-        told = request.state.told
-        told |= {"samples": reply.samples, "readings": reply.readings}
+        logged = request.state.logged
+        logged |= {"samples": reply.samples, "readings": reply.readings}
         if reply.code:
-            told |= {"at": reply.place} if reply.place else {}
+            logged |= {"at": reply.place} if reply.place else {}
             raise RequestError(reply.code, reply.message)
         return Response(reply.body, media_type=reply.media_type)
 
@@ -326,7 +326,7 @@ class Service:
         }
 
     def _watched(self) -> list[Watched]:
-        """What the workers watch about the readings; each worker watches those that it answered."""
+        """The gauges of all workers; each covers the readings that it processed."""
         return [
             (name, {**labels, "worker": str(at)}, value)
             for at, worker in enumerate(self.pool.workers)
@@ -338,4 +338,4 @@ def _number(text: str | None, name: str) -> float | None:
     try:
         return None if text is None else float(text)
     except ValueError:
-        raise RequestError("bad_request", f"'{name}' in the address is a number.") from None
+        raise RequestError("bad_request", f"'{name}' in the address must be a number.") from None

@@ -1,4 +1,4 @@
-"""The settings of a stream: how late readings may come, which of them count, and which samples are let go."""
+"""The settings of a stream: how late readings may arrive, which of them count, and when samples are dropped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BeforeReference = Literal["error", "keep"]
 
 @dataclass(frozen=True, kw_only=True)
 class StreamSettings:
-    """The arguments of a Stream beside its model, checked."""
+    """The validated arguments of a Stream, except its model."""
 
     lateness: float | None = None
     late: Late = "error"
@@ -30,13 +30,17 @@ class StreamSettings:
         for name in ("lateness", "window", "max_age"):
             value = getattr(self, name)
             if value is not None and (not is_finite_number(value) or value < 0 or (value == 0 and name != "lateness")):
-                raise ConfigError(f"{name}={value!r}: a length of time is a positive number, or None for no limit.")
+                raise ConfigError(f"{name}={value!r}: must be a positive length of time, or None for no limit.")
         if self.cutoff is not None and not is_finite_number(self.cutoff):
-            raise ConfigError(f"cutoff={self.cutoff!r}: a finite time, or None; set_samples gives each sample its own.")
+            raise ConfigError(
+                f"cutoff={self.cutoff!r}: must be a finite time, or None; set_samples sets it for single samples."
+            )
         if self.cutoff is not None and self.window is not None:
             raise ConfigError("window and cutoff: times count from the start of the window; leave one of them out.")
         if self.max_samples is not None and (not isinstance(self.max_samples, int) or self.max_samples < 1):
-            raise ConfigError(f"max_samples={self.max_samples!r}: a whole number from 1 on, or None for no limit.")
+            raise ConfigError(
+                f"max_samples={self.max_samples!r}: must be a whole number of at least 1, or None for no limit."
+            )
         check_choice(self.late, Late, "late")
         check_choice(self.before_reference, BeforeReference, "before_reference")
         check_choice(self.time_unit, TimeUnit, "time_unit")

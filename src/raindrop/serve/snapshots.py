@@ -1,6 +1,6 @@
-"""A private copy of the models that are served: a run that is changed or deleted on the disk does not touch them.
+"""A private copy of the served models: changing or deleting a run on disk does not affect them.
 
-Workers load their models from the copy, also those that replace a lost one, until other models are asked for.
+Workers load their models from the copy, including replacements for lost workers, until a reload.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from raindrop.errors import ConfigError, ModelFileError
 from raindrop.files import read_json
 
 FILES = ("model.json", "model.safetensors")
-OPTIONAL = ("signature.json",)  # of `raindrop sign`
+OPTIONAL = ("signature.json",)  # written by `raindrop sign`
 
 
 class Snapshot:
@@ -58,7 +58,7 @@ def model_names(runs: Sequence[Path]) -> list[str]:
 
 
 def check_kinds(runs: Sequence[Path]) -> None:
-    """Raise unless the runs are models of different kinds: one that predicts samples, an imputer, a forecaster."""
+    """Raise unless the runs are of different kinds: one that predicts samples, an imputer, a forecaster."""
     seen: dict[str, Path] = {}
     for run in runs:
         try:
@@ -66,7 +66,7 @@ def check_kinds(runs: Sequence[Path]) -> None:
             state = about.get("state") or {}
             kind = str(state.get("estimator") or "samples")
         except (OSError, ValueError, AttributeError):
-            continue  # loading it says what is wrong
+            continue  # loading it will report what is wrong
         if kind in seen:
             what = {"samples": "predict samples", "imputer": "are imputers"}.get(kind, "are forecasters")
             raise ConfigError(
@@ -76,7 +76,7 @@ def check_kinds(runs: Sequence[Path]) -> None:
 
 
 def fingerprint(runs: Sequence[Path]) -> tuple[tuple[int, int, int], ...]:
-    """What changes when a run is written anew: inode, size and time of each model.json; zeros where it is missing."""
+    """Changes when a run is overwritten: inode, size and time of each model.json; zeros if it is missing."""
     found = []
     for run in runs:
         try:

@@ -23,13 +23,13 @@ FORMAT = "raindrop stream 1"
 
 @dataclass(frozen=True)
 class State:
-    """What is saved of a stream."""
+    """The saved state of a stream."""
 
     model: str
     """Identifies the model it belongs to."""
     settings: dict[str, Any]
     generation: int
-    """Which journal holds what came in after it."""
+    """The journal with what arrived after it."""
     offsets: dict[str, int]
     clock: str
     now: float
@@ -39,7 +39,7 @@ class State:
     changed: list[str]
 
     def write(self, folder: Path) -> None:
-        """Write it atomically: after a kill the folder has this state or the one before."""
+        """Write it atomically: after a kill the folder has this state or the previous one."""
         live = list(self.live.values())
         about = {
             "format": FORMAT,
@@ -63,7 +63,7 @@ class State:
 
     @classmethod
     def read(cls, folder: Path) -> State:
-        """The state in a folder; an error where there is none or it is damaged."""
+        """The state in a folder; raises if there is none or it is damaged."""
         path = folder / STATE
         if not path.is_file():
             raise DataError(
@@ -71,7 +71,7 @@ class State:
             )
         try:
             return cls._from_arrays(load_file(path))
-        except Exception as error:  # safetensors, JSON and arrays each have their own
+        except Exception as error:  # safetensors, JSON and arrays raise different types
             raise DataError(
                 f"{path}: the state of a stream cannot be read ({first_line(error)}); it is damaged, or another."
             ) from None

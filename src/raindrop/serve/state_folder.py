@@ -1,8 +1,8 @@
-"""The folder of a stream: its last saved state, and the journal of what came in since.
+"""The folder of a stream: its last saved state, and the journal of what arrived since.
 
-The state names its journal by a number, its generation. To write a new state, an empty journal of the next generation
-is made first; then the state that names it replaces the old one in one step; then the old journal is removed. So at any
-moment the state in the folder and the journal that it names have everything, once.
+The state refers to its journal by a number, its generation. To write a new state, an empty journal of the next
+generation is created first; then the new state, which refers to it, atomically replaces the old one; then the old
+journal is removed. So at any moment the state and its journal together contain everything exactly once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from raindrop.files import HAS_LOCKS, NoLocksError, try_lock
 from raindrop.serve.journal import Journal, read_entries
 from raindrop.serve.state import STATE, State
 
-MIN_JOURNAL = 16 << 20  # bytes; a journal that is longer than this and than the state is replaced by a new state
+MIN_JOURNAL = 16 << 20  # bytes; a journal longer than this and than the state is replaced by a new state
 
 
 class StateFolder:
@@ -32,7 +32,7 @@ class StateFolder:
 
     @classmethod
     def lock(cls, path: Path, *, sync: bool = True) -> Self:
-        """A folder to write in, made where there is none; an error where another process has it."""
+        """A folder for writing, created if necessary; raises if another process has it open."""
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -56,19 +56,19 @@ class StateFolder:
         return (self.path / STATE).exists()
 
     def read(self) -> State:
-        """The state; `entries` are those that came after it."""
+        """The state; `entries` are those that arrived after it."""
         state = State.read(self.path)
         self.generation = state.generation
         return state
 
     def entries(self) -> Iterator[dict[str, Any]]:
-        """What came in after the state was written."""
+        """What arrived after the state was written."""
         return read_entries(self._journal_path(self.generation))
 
     def write(self, state: State) -> None:
-        """Write a new state, and begin its journal."""
+        """Write a new state, and start its journal."""
         following = self.generation + 1
-        self._journal_path(following).unlink(missing_ok=True)  # of a write that was killed before it named it
+        self._journal_path(following).unlink(missing_ok=True)  # left by a write that was killed
         journal = Journal(self._journal_path(following), sync=self.sync)
         try:
             replace(state, generation=following).write(self.path)
@@ -83,7 +83,7 @@ class StateFolder:
                 old.unlink(missing_ok=True)
 
     def append(self, entry: dict[str, Any]) -> None:
-        """Put an entry on the disk."""
+        """Write an entry to disk."""
         assert self.journal is not None
         self.journal.append(entry)
 
@@ -94,7 +94,7 @@ class StateFolder:
         return self.journal.size > max(MIN_JOURNAL, (self.path / STATE).stat().st_size)
 
     def close(self) -> None:
-        """Let other processes have the folder."""
+        """Release the folder for other processes."""
         if self.journal is not None:
             self.journal.close()
             self.journal = None

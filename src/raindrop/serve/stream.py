@@ -1,4 +1,4 @@
-"""Stream: readings in as they come, scores of the samples that changed out."""
+"""Stream: takes readings as they arrive, and scores the samples that changed."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ from raindrop.tasks.predictions import Predictions
 
 @dataclass(frozen=True)
 class Pushed:
-    """What became of one push."""
+    """The result of one push."""
 
     offset: int
-    """The offset of its source after it."""
+    """The offset of its source after the push."""
     new: int = 0
     corrected: int = 0
     """Readings that changed the value of an earlier one."""
     repeated: int = 0
-    """Readings that were there already, with the same value."""
+    """Readings that existed already, with the same value."""
     late: int = 0
-    """Left out: later than `lateness`, or of a sample that was let go; only with late="drop"."""
+    """Left out: later than `lateness`, or of a dropped sample; only with late="drop"."""
     outside: int = 0
     """Left out: before their sample's window."""
     skipped: bool = False
@@ -53,20 +53,20 @@ class Pushed:
 
 
 class Stream:
-    """The live samples of a fitted model: readings are pushed as they come, and samples that changed are scored.
+    """The live samples of a fitted model: readings are pushed as they arrive, and samples that changed are scored.
 
-    model: any fitted estimator. lateness: how long before its sample's latest reading a reading may lie, in
-    `time_unit`; None for any time. late: readings that are later than that are an "error", or "drop" them and count
-    them. window: a sample is its readings of so long before its latest one, and their times count from the start of
-    the window (for imputers and forecasters times stay). cutoff: readings after this time are left out, as after a
-    table's cutoff; `set_samples` gives a sample its own. max_samples: beyond this number the samples are let go that
-    received nothing for longest. max_age: samples are let go that received nothing for so long, in `time_unit`, by the
-    clock of arrival. time_unit: of numbers that are pushed as times; the model's own where not given. before_reference:
-    readings with a negative time are an "error", or "keep" them, as in a table.
+    model: any fitted estimator. lateness: how much older than its sample's latest reading a reading may be, in
+    `time_unit`; None for no limit. late: what to do with later readings: "error", or "drop" and count them. window:
+    keep only the readings of a sample up to this long before its latest one; times then count from the start of the
+    window (except for imputers and forecasters). cutoff: readings after this time are left out, as after a table's
+    cutoff; `set_samples` sets it for single samples. max_samples: beyond this number, samples without new readings for
+    longest are dropped. max_age: samples without new readings for this long, in `time_unit`, by the time of arrival,
+    are dropped. time_unit: unit of numbers that are pushed as times; by default the model's. before_reference: what to
+    do with readings at a negative time: "error" or "keep", as in a table.
 
     Times are numbers on the clock of the sample, as in a table, or date times; these count from the sample's reference,
-    or from its first reading where it has none. The score of a sample equals that of a table of the same readings.
-    `Stream.open` keeps a stream in a folder. A stream is used by one thread at a time.
+    or from its first reading if it has none. The score of a sample equals that of a table with the same readings.
+    `Stream.open` keeps a stream in a folder. A stream must be used by one thread at a time.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Stream:
             before_reference=before_reference,
         )
         self.offsets: dict[str, int] = {}
-        """The offset of the last push of each source that was stored."""
+        """The offset of the last stored push of each source."""
         self._live = LiveSamples(self.settings, list(model.scaler_.sensors))
         self._folder: StateFolder | None = None
 
@@ -111,12 +111,13 @@ class Stream:
         source: str = "",
         now: datetime | float | None = None,
     ) -> Pushed:
-        """Take in readings: a frame, or a mapping of columns, with sample, time, sensor and value, in any order.
+        """Store readings: a frame, or a mapping of columns, with sample, time, sensor and value, in any order.
 
         A reading of the same sample, time and sensor as an earlier one replaces its value. Either all are stored, or
-        none and an error says why. `offset` is the position of the producer (`source`) after these readings, a whole
-        number that rises; a push whose offset is not above `offsets[source]` was stored before and is skipped. Without
-        one, pushes count 1, 2, 3, ... `now` is the time of arrival, for `max_age`: this moment where not given.
+        none and an error says why. `offset` is the position of the producer (`source`) after these readings, an
+        increasing whole number; a push whose offset is not above `offsets[source]` was stored before and is skipped.
+        Without an offset, pushes are counted 1, 2, 3, ... `now` is the time of arrival, for `max_age`; by default the
+        current time.
         """
         position = self._next_offset(offset, source)
         if position is None:
@@ -138,11 +139,11 @@ class Stream:
     def set_samples(
         self, samples: Any, *, offset: int | None = None, source: str = "", now: datetime | float | None = None
     ) -> Pushed:
-        """Set what is known of samples: a frame, or a mapping of columns, with `sample` and any of the model's statics.
+        """Set attributes of samples: a frame, or a mapping of columns, with `sample` and any of the model's statics.
 
-        `cutoff` and `reference`, if they are there, are those of the sample's times. Columns that are absent stay as
-        they were, and columns that have no role are left alone. A sample may be set before its first reading. `offset`,
-        `source` and `now` are those of `push`.
+        `cutoff` and `reference`, if present, apply to the sample's times. Absent columns stay unchanged, and columns
+        without a role are ignored. A sample may be set before its first reading. `offset`, `source` and `now` are those
+        of `push`.
         """
         position = self._next_offset(offset, source)
         if position is None:
@@ -158,7 +159,7 @@ class Stream:
         return Pushed(position)
 
     def let_go(self, samples: Sequence[str] | str) -> None:
-        """Forget samples; an error names one that is not there."""
+        """Drop samples; raises if one is not live."""
         names = [samples] if isinstance(samples, str) else list(samples)
         self._live.found(names)
         self._write_ahead(lambda: {"kind": "let go", "ids": names})
@@ -170,7 +171,7 @@ class Stream:
     def scores(self, samples: Sequence[str] | None = None, *, coverage: float | None = None) -> Predictions:
         """Predictions of the samples that changed since the last call, in the order in which they first changed.
 
-        With `samples`, those of these samples, changed or not. `coverage` is that of `predict_table`.
+        With `samples`, predictions of these samples, changed or not. `coverage` is that of `predict_table`.
         """
         if not isinstance(self.model, SampleEstimator):
             raise ConfigError(
@@ -183,7 +184,7 @@ class Stream:
         return predictions
 
     def readings_at(self, queries: Any, *, coverage: float = 0.9) -> Readings:
-        """What an imputer or forecaster says of (sample, time, sensor), as its `readings_at` with a table does."""
+        """Predictions of an imputer or forecaster for (sample, time, sensor), as with `readings_at` on a table."""
         model = self._answering()
         frame = to_polars(queries, "queries")
         require_columns(frame, {"sample": "sample"}, "queries")
@@ -191,7 +192,7 @@ class Stream:
         return model.readings_at(self.table(names.to_list()), frame, coverage=coverage)
 
     def fill(self, samples: Sequence[str] | None = None, at: Any = "gaps", *, coverage: float = 0.9) -> Readings:
-        """What an imputer fills in the gaps of live samples, all or these, as its `fill_readings` with a table does."""
+        """The gaps of live samples, all or these, filled by an imputer, as with `fill_readings` on a table."""
         model = self._answering()
         if not isinstance(model, Imputer):
             raise ConfigError(
@@ -205,7 +206,7 @@ class Stream:
         return self.model
 
     def table(self, samples: Sequence[str] | None = None) -> EventTable:
-        """The live samples, all or these, as a table; what is scored."""
+        """The live samples, all or these, as the table that is scored."""
         return self._live.table(samples, self.model.scaler_.statics, shift=isinstance(self.model, SampleEstimator))
 
     @property
@@ -215,12 +216,12 @@ class Stream:
 
     @property
     def samples(self) -> list[str]:
-        """The live samples; those that received something last come last."""
+        """The live samples, in order of their last arrival."""
         return list(self._live.live)
 
     @property
     def offset(self) -> int:
-        """The offset of the last stored push of a producer without a name: replay what comes after it."""
+        """The offset of the last stored push of the unnamed producer: replay what comes after it."""
         return self.offsets.get("", 0)
 
     def __len__(self) -> int:
@@ -235,12 +236,12 @@ class Stream:
 
     @classmethod
     def open(cls, model: Estimator, folder: str | os.PathLike[str], *, sync: bool = True, **settings: Any) -> Self:
-        """The stream in a folder, which is made where there is none; `settings` are those of `Stream`.
+        """The stream in a folder, which is created if necessary; `settings` are those of `Stream`.
 
-        What is pushed is on the disk before `push` returns, so that a kill at any moment loses nothing: after it, open
-        the folder again and replay what comes after `offset`. Of a stream that is there already, settings that are
-        given must be its own. Only one process can have it open. Without `sync`, `push` does not wait for the disk: a
-        kill of the process loses nothing, a power cut may.
+        Pushed readings are on disk before `push` returns, so that a kill at any moment loses nothing: open the folder
+        again and replay what comes after `offset`. For an existing stream, given settings must match its own. Only one
+        process can have it open. Without `sync`, `push` does not wait for the disk: a kill of the process loses
+        nothing, a power cut may.
         """
         place = StateFolder.lock(Path(folder), sync=sync)
         try:
@@ -256,7 +257,7 @@ class Stream:
         return stream
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write the state of the stream to a folder, atomically; a state that is there is replaced."""
+        """Write the state of the stream to a folder, atomically, replacing an existing state."""
         place = Path(folder)
         if self._folder is not None and place.resolve() == self._folder.path.resolve():
             self._folder.write(self._state())
@@ -267,14 +268,14 @@ class Stream:
 
     @classmethod
     def restore(cls, model: Estimator, folder: str | os.PathLike[str]) -> Self:
-        """The stream whose state `save` or `open` wrote; what is pushed from now on is not kept there."""
+        """The stream whose state `save` or `open` wrote; later pushes are not stored there."""
         place = StateFolder(Path(folder))
         stream = cls._from_state(model, place.read(), {})
         stream._replay(place)
         return stream
 
     def close(self) -> None:
-        """Save the state of a stream that has a folder, and let other processes have it."""
+        """Save the state of a stream that has a folder, and release the folder."""
         if self._folder is not None:
             self._folder.write(self._state())
             self._folder.close()
@@ -327,7 +328,7 @@ class Stream:
         return stream
 
     def _replay(self, place: StateFolder) -> None:
-        """Take in what came after the state was written."""
+        """Apply what arrived after the state was written."""
         for entry in place.entries():
             if entry["kind"] == "let go":
                 for name in entry["ids"]:
@@ -340,7 +341,7 @@ class Stream:
             self.offsets[entry["source"]] = entry["offset"]
 
     def _write_ahead(self, entry: Callable[[], dict[str, Any]]) -> None:
-        """Put an entry, which a function makes, on the disk before anything changes; only where there is a folder."""
+        """Write an entry, created by a function, to disk before anything changes; only if there is a folder."""
         if self._folder is not None:
             if self._folder.is_full:
                 self._folder.write(self._state())
@@ -349,31 +350,31 @@ class Stream:
     # ---------------------------------------------------------------- checks, before anything is stored
 
     def _next_offset(self, offset: int | None, source: str) -> int | None:
-        """The offset of what comes in; None where it was stored before."""
+        """The offset of a push; None if it was stored before."""
         if not isinstance(source, str):
-            raise DataError(f"source={source!r}: the name of a producer is text.")
+            raise DataError(f"source={source!r}: the name of a producer must be text.")
         last = self.offsets.get(source, 0)
         if offset is None:
             return last + 1
         if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
-            raise DataError(f"offset={offset!r}: a whole number from 0 on that rises from push to push.")
+            raise DataError(f"offset={offset!r}: must be a whole number of at least 0 that rises from push to push.")
         return offset if offset > last or source not in self.offsets else None
 
     def _arrival(self, now: datetime | float | None) -> float:
-        """Seconds since 1970; the clock of arrival never goes back."""
+        """Seconds since 1970; the time of arrival never decreases."""
         seconds = wall_clock.time() if now is None else now.timestamp() if isinstance(now, datetime) else now
         if not is_finite_number(seconds):
-            raise DataError(f"now={now!r}: the time of arrival is a date time, or seconds since 1970.")
+            raise DataError(f"now={now!r}: the time of arrival must be a date time, or seconds since 1970.")
         return max(self._live.now, float(seconds))
 
     def _check_clock(self, clock: str) -> None:
-        """One kind of time for all of a stream."""
+        """Raise unless all times of a stream are of the same kind."""
         known = self._live.clock
         if clock and known and clock != known:
             raise DataError(f"Times are {clock} here, and were {known} before; a stream has times of one kind.")
 
     def _check_sensors(self, arrivals: Arrivals) -> None:
-        """The model's own rule for sensors that were not read in training."""
+        """Apply the model's rule for sensors not seen in training."""
         if self.model.unknown_sensors == "ignore":
             return
         known = set(self.model.scaler_.observed_sensors)
@@ -383,7 +384,7 @@ class Stream:
             raise unknown_sensors_error(names, int(unknown[arrivals.sensor].sum()), len(arrivals))
 
     def _check_reference(self, arrivals: Arrivals) -> None:
-        """Nothing before the reference of its sample's times, as in a table."""
+        """Raise on readings before the reference of their sample's times, as in a table."""
         if self.settings.before_reference == "keep":
             return
         limit = np.zeros(len(arrivals.ids))
@@ -421,5 +422,5 @@ class Stream:
 
 
 def _identity(model: Estimator) -> str:
-    """What tells a stream's model from others: what was trained on what, and what it predicts."""
+    """Identifies a stream's model: what was trained on what, and what it predicts."""
     return f"{type(model).__name__} {model.identity_}"

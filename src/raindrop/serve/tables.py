@@ -1,4 +1,4 @@
-"""Readings of requests become tables: quickly where they are plain numbers, by the library's own checks otherwise."""
+"""Turn readings of requests into tables: fast if they are plain numbers, by the library's own checks otherwise."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from raindrop.table.event_table import EventTable
 from raindrop.table.store import Roles
 from raindrop.table.time_columns import TimeUnit
 
-ONE_SAMPLE = "sample"  # the id where a request gives none
+ONE_SAMPLE = "sample"  # the id if a request gives none
 LARGEST = float(np.finfo(np.float32).max)
 NAMES = ("readings", "samples")  # of the two tables in messages
 
 
 def table_of(job: Job, scaler: Scaler, time_unit: TimeUnit, limits: Limits) -> EventTable:
-    """The table of a job's readings, in the model's time unit; what is wrong with them is said in the library's words.
+    """The table of a job's readings, in the model's time unit; errors are those of the library.
 
     Warnings of the library are raised as usual; the caller collects them.
     """
@@ -69,7 +69,7 @@ def _mapping(columns: Columns) -> dict[str, list[Any]]:
 def quick_table(
     columns: Columns, samples: dict[str, list[Any]], scaler: Scaler, time_unit: TimeUnit
 ) -> EventTable | None:
-    """The table of readings that need no repair: finite numbers of known sensors, each once. None for any other."""
+    """The table of readings that need no cleaning: finite numbers of known sensors, each once. None for any other."""
     if samples and not _plain_statics(samples, scaler):
         return None
     known = {name: code for code, name in enumerate(scaler.sensors)}
@@ -136,7 +136,7 @@ def _static_series(column: Sequence[Any], is_number: bool) -> pl.Series:
 
 
 def join_tables(tables: Sequence[EventTable], scaler: Scaler) -> EventTable:
-    """The samples of several quick tables in one, in order, with new ids; a static that a table lacks is unknown."""
+    """The samples of several quick tables in one, in order, with new ids; a static that a table lacks is missing."""
     count = np.concatenate([table.count for table in tables])
     ids = pl.Series([str(at) for at in range(len(count))], dtype=pl.String)
     columns = {"sample": ids}
@@ -163,7 +163,7 @@ def join_tables(tables: Sequence[EventTable], scaler: Scaler) -> EventTable:
 
 
 def with_all_statics(table: EventTable, scaler: Scaler) -> tuple[EventTable, list[str]]:
-    """The table with every static attribute of the model, unknown where it is not given; and a note on these."""
+    """The table with every static attribute of the model, missing if not given; and a note on these."""
     absent = [column for column in scaler.statics if column.name not in table.samples.columns]
     if not absent:
         return table, []
@@ -176,16 +176,16 @@ def with_all_statics(table: EventTable, scaler: Scaler) -> tuple[EventTable, lis
 
 
 def is_quick(table: EventTable, scaler: Scaler) -> bool:
-    """Whether `join_tables` can take it."""
+    """Whether `join_tables` supports it."""
     return table.sensors is scaler.sensors
 
 
 def read_arrow(body: bytes, limits: Limits) -> pl.DataFrame:
-    """The readings of an Arrow IPC stream, once its structure is known to be sound and within the limits."""
+    """The readings of an Arrow IPC stream, after checking its structure and the limits."""
     check_arrow(body, limits)
     try:
         frame = pl.read_ipc_stream(BytesIO(body))
-    except BaseException as error:  # polars panics on some damaged streams, and a panic is no Exception
+    except BaseException as error:  # polars panics on some damaged streams, and a panic is not an Exception
         if isinstance(error, (KeyboardInterrupt, SystemExit)):
             raise
         raise DataError(
@@ -201,14 +201,14 @@ def read_arrow(body: bytes, limits: Limits) -> pl.DataFrame:
 
 
 def too_many_readings(number: int, limits: Limits) -> RequestError:
-    """The error of a request with too many readings."""
+    """The error for a request with too many readings."""
     return RequestError(
         "too_large", f"The request has {number:,} readings; at most {limits.readings:,} are read. Send fewer at a time."
     )
 
 
 class Notes:
-    """Collects the library's warnings as sentences for the answer."""
+    """Collects the library's warnings as notes for the response."""
 
     def __enter__(self) -> list[str]:
         self._catcher = warnings.catch_warnings(record=True)

@@ -1,7 +1,7 @@
-"""Bearer tokens: who may ask for what. Only their hashes are on the disk.
+"""Bearer tokens: who may request what. Only their hashes are on disk.
 
 A token is 32 random bytes, so a plain SHA-256 of it cannot be reversed by guessing. A given token is hashed and
-compared with every stored hash in constant time; neither which one fits nor how much of it shows in the time.
+compared with every stored hash in constant time, so timing reveals neither which one matches nor how much of it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Tokens:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Tokens:
-        """The tokens of a file; an error where it is not one, or where others than its owner may write it."""
+        """The tokens of a file; raises if it is not one, or if others than its owner may write to it."""
         path = Path(path)
         if os.name == "posix" and path.exists() and path.stat().st_mode & 0o022:
             raise ConfigError(
@@ -68,7 +68,7 @@ class Tokens:
         return cls(tokens)
 
     def scopes(self, given: bytes | None) -> tuple[str, ...] | None:
-        """What the bearer of a token may ask for; None where it is not one of them. The work is always the same."""
+        """The scopes of a token; None if it is unknown. Takes the same time in all cases."""
         usable = given is not None and len(given) <= MAX_TOKEN_BYTES
         found = hashlib.sha256(given if usable and given is not None else b"").hexdigest().encode()
         scopes: tuple[str, ...] | None = None
@@ -88,7 +88,9 @@ def add_token(path: str | os.PathLike[str], name: str, scopes: Sequence[str]) ->
     if not scopes:
         raise ConfigError(f"A token needs at least one scope: {', '.join(SCOPES)}.")
     if not re.fullmatch(r"[\w .@-]{1,64}", name):
-        raise ConfigError("The name of a token has 1 to 64 letters, digits, spaces, and . _ @ - ; it says who has it.")
+        raise ConfigError(
+            "The name of a token must have 1 to 64 letters, digits, spaces, and . _ @ - ; it says who has it."
+        )
     if any(token.name == name for token in tokens):
         raise ConfigError(f"{path}: has a token '{name}' already. Choose another name, or remove it with --remove.")
     if len(tokens) >= MAX_TOKENS:
@@ -110,7 +112,7 @@ def remove_token(path: str | os.PathLike[str], name: str) -> None:
 
 
 def _write(path: Path, tokens: Sequence[Token]) -> None:
-    before = os.umask(0o077)  # only its owner may read the file
+    before = os.umask(0o077)  # only the owner may read the file
     try:
         write_json(path, {"tokens": [vars(token) | {"scopes": list(token.scopes)} for token in tokens]})
     finally:

@@ -1,7 +1,7 @@
-"""A worker: a process of its own that holds the models and answers batches of jobs, until its input ends.
+"""A worker: a separate process that holds the models and processes batches of jobs until its input ends.
 
-It reads and writes messages (messages.py) by its standard input and output. It opens no socket and reads no other file
-than the models. Where it dies, the service starts another one and asks again.
+It reads and writes messages (messages.py) on its standard input and output. It opens no socket and reads no files
+except the models. If it dies, the service starts another one and repeats the requests.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ class Start(msgspec.Struct):
     """The folder of each model, by name."""
     limits: dict[str, Any]
     key: str = ""
-    """File with the key that the models must be signed with; none where empty."""
+    """File with the key that the models must be signed with; empty for none."""
     unknown_sensors: str = "error"
     threads: int = 1
     stream: dict[str, Any] | None = None
-    """Options of the stream, for the worker that has it."""
+    """Options of the stream, for the worker that holds it."""
 
 
 def main() -> None:
-    """Answer batches until the input ends."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # the service decides when a worker ends
+    """Process batches until the input ends."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # the service decides when a worker stops
         signal.signal(number, signal.SIG_IGN)
     out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints must not come between the messages
+    os.dup2(2, 1)  # output of libraries must not mix with the messages
     source = sys.stdin.buffer
     start = read_message(source, Start)
     if start is None:
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def _prepare(start: Start) -> Any:
-    """The models, loaded, and run once: the first pass through a model is slow."""
+    """Load the models and run each once: the first pass is slow."""
     os.environ.setdefault("OMP_NUM_THREADS", str(start.threads))
     import torch
 
@@ -108,7 +108,7 @@ def _write(out: BinaryIO, content: Any) -> None:
 
 
 def resident_bytes() -> int:
-    """The memory this process holds; 0 where the system does not tell."""
+    """The memory this process holds; 0 if the system does not report it."""
     try:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * PAGE

@@ -1,4 +1,4 @@
-"""A worker as the service sees it: a process that is started, asked, and ended."""
+"""A worker as the service sees it: a process that is started, given work, and stopped."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import msgspec
 from raindrop.serve.messages import LENGTH, Hello, PackedBatch, Replies, Reply, Watched, frame_message
 from raindrop.serve.worker import Start
 
-START_SECONDS = 600.0  # in which a worker must have loaded its models
-END_SECONDS = 5.0  # in which one that is ending should have ended
+START_SECONDS = 600.0  # for a worker to load its models
+END_SECONDS = 5.0  # for a worker to stop
 
 
 class WorkerDied(Exception):
-    """The worker ended, or was ended, before it answered."""
+    """The worker ended, or was killed, before it replied."""
 
 
 class StartFailed(Exception):
-    """A worker could not load its models; the message says why."""
+    """A worker could not load its models; the message gives the reason."""
 
 
 class Worker:
@@ -67,7 +67,7 @@ class Worker:
         await self._send(PackedBatch(jobs))
         answer = await self._receive(Replies)
         self.memory, self.live_samples = answer.memory, answer.live_samples
-        self.gauges = answer.gauges or self.gauges  # sent only where there is news
+        self.gauges = answer.gauges or self.gauges  # sent only if there is something new
         return list(answer.replies)
 
     async def _send(self, content: Any) -> None:
@@ -89,7 +89,7 @@ class Worker:
             raise WorkerDied from None
 
     async def close(self) -> None:
-        """End it once it has answered; it ends when its input does."""
+        """Stop it once it has replied; it stops when its input ends."""
         if self.process.stdin is not None:
             self.process.stdin.close()
         try:
@@ -99,7 +99,7 @@ class Worker:
             await self.kill()
 
     async def kill(self) -> None:
-        """End it at once; one that is ending by itself keeps its exit code, which `Process.kill` could lose."""
+        """Stop it immediately; one that is ending by itself keeps its exit code, which `Process.kill` could lose."""
         if self._lost:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(END_SECONDS):

@@ -1,9 +1,9 @@
 """EventTable: the readings of many samples, validated once.
 
-constructors.py has every way into a table; adapters/ rearrange other shapes and libraries, build.py validates and
+constructors.py has every way to build a table; adapters/ convert other shapes and libraries, build.py validates and
 sorts. event_table.py is the table, store.py its folder on disk, export.py writes it for other programs. Splits, hidden
-sensors and the overview of `raindrop inspect` are functions of a table. queries.py names readings to predict,
-readings.py holds the predicted ones.
+sensors and the overview of `raindrop inspect` are functions of a table. queries.py describes readings to predict,
+readings.py holds predicted readings.
 """
 
 from raindrop.table.event_table import EventTable

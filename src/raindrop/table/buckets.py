@@ -1,4 +1,4 @@
-"""Readings sorted into buckets on disk by a hash of their sample, so that all readings of a sample are in one."""
+"""Readings partitioned into buckets on disk by a hash of their sample, so that each sample is in one bucket."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import polars as pl
 from raindrop.errors import DataError
 
 ROW = "raindrop row"
-"""The column of a bucket with the number of each row among the rows of all files."""
+"""The column of a bucket with the row number over all files."""
 
 
 class Buckets:
-    """Files in a folder that are appended to; each holds frames, one after another, behind their lengths."""
+    """Append-only files in a folder; each holds a sequence of frames, each preceded by its length."""
 
     def __init__(self, folder: Path, number: int):
         folder.mkdir()
@@ -27,7 +27,7 @@ class Buckets:
         return ids.cast(pl.String).hash(seed=0) % self.number
 
     def add(self, frame: pl.DataFrame, ids: pl.Series) -> None:
-        """Put the rows of a frame into the buckets of their sample `ids`."""
+        """Add the rows of a frame to the buckets of their sample `ids`."""
         for (bucket,), rows in (
             frame.with_columns(self.of(ids).alias("bucket"))
             .partition_by("bucket", as_dict=True, include_key=False, maintain_order=True)
@@ -41,7 +41,7 @@ class Buckets:
             self.rows[int(bucket)] += len(rows)
 
     def read(self, bucket: int, columns: list[str] | None = None) -> pl.DataFrame | None:
-        """The rows of a bucket, in the order in which they came; None where there are none."""
+        """The rows of a bucket, in the order in which they were added; None if there are none."""
         frames = list(self._frames(bucket, columns))
         if len(frames) < 2:
             return frames[0] if frames else None
@@ -54,7 +54,7 @@ class Buckets:
             ) from None
 
     def remove(self, bucket: int) -> None:
-        """Delete a bucket that is not needed any more."""
+        """Delete a bucket that is no longer needed."""
         self._path(bucket).unlink(missing_ok=True)
 
     def _frames(self, bucket: int, columns: list[str] | None) -> Iterator[pl.DataFrame]:

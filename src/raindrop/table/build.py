@@ -1,4 +1,4 @@
-"""From the user's frames to sorted arrays. Everything is validated and normalised here, once.
+"""Turn the user's frames into sorted arrays. Everything is validated and normalised here, once.
 
 Every reading of an EventTable has passed through `build_readings`, so later code does not check again.
 """
@@ -56,7 +56,7 @@ class SortedReadings:
 
 @dataclass(frozen=True)
 class PartOf:
-    """What is known about a whole table of which a part is built: how its times are written, by column."""
+    """What is known about the whole table when only a part of it is built: the format of its times, by column."""
 
     times: TimeFacts
     samples: Mapping[str, TimeFacts]
@@ -88,7 +88,7 @@ def build_readings(
 ) -> SortedReadings:
     """Validate events and samples and sort the readings; the options are those of `EventTable.from_frames`.
 
-    part_of: these are some samples of a larger table; notices that count rows are then left to the caller.
+    part_of: set if these are some samples of a larger table; notices that count rows are then left to the caller.
     """
     check_choice(duplicates, Duplicates, "duplicates")
     check_choice(missing, Missing, "missing")
@@ -156,7 +156,7 @@ def build_readings(
 
 
 def _filled(events: pl.DataFrame, row: pl.Series) -> NDArray[np.bool_] | None:
-    """Which readings were predicted rather than measured, by the column that a filled table is written with."""
+    """Which readings were predicted rather than measured, from the column that a filled table is written with."""
     if "filled" not in events.columns:
         return None
     column = events["filled"].gather(row)
@@ -168,9 +168,9 @@ def _filled(events: pl.DataFrame, row: pl.Series) -> NDArray[np.bool_] | None:
 
 
 def _add_values(rows: pl.DataFrame, values: pl.Series, text: pl.Series | None, source: str) -> pl.DataFrame:
-    """Add the numbers, and a column `text` if some readings are text; a sensor with both is an error.
+    """Add the numbers, and a column `text` if some readings are text; a sensor with both raises.
 
-    text: a column of texts for the readings that have no number, where they stand apart.
+    text: a separate column with the text of readings that have no number.
     """
     if text is not None:
         number = parse_numbers(values, "value", source).fill_nan(None)
@@ -217,14 +217,14 @@ def _check_rows(
 
 
 def left_out_notice(source: str, count: int, total: int) -> str:
-    """What is said about rows without a value."""
+    """The notice about rows without a value."""
     return f"{source}: {format_count(count, total, 'rows')} have no value; left out."
 
 
 def _add_positions(
     rows: pl.DataFrame, samples: pl.DataFrame, unlisted: Unlisted, dropped: dict[str, int], sources: Sources
 ) -> pl.DataFrame:
-    """Add each reading's position in the samples table; readings of other samples are an error or dropped."""
+    """Add each reading's position in the samples table; readings of unlisted samples raise or are dropped."""
     rows = rows.join(samples.select("sample", position=row_numbers(samples)), on="sample", how="left",
                      maintain_order="left")  # fmt: skip
     if unlisted == "error":
@@ -238,7 +238,7 @@ def _add_positions(
 def sensor_names(
     found: Sequence[str], sensors: Sequence[str] | None, dropped: Mapping[str, int], source: str
 ) -> tuple[str, ...]:
-    """The sensors in order: as given, or those with a reading (`found`) by name, numbers by size."""
+    """The sensors in order: as given, or those with a reading (`found`) in natural order."""
     present = sorted(found, key=natural_key)
     require_printable(present, "sensor names", source)
     if sensors is None:

@@ -1,4 +1,4 @@
-"""Readings that are text, such as the state of a machine: they become sensors that read 1 or 0."""
+"""Readings that are text, such as the state of a machine, become sensors that read 1 or 0."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from raindrop.errors import DataError
 
 YES_NO = {"on": 1.0, "off": 0.0, "true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0, "open": 1.0, "closed": 0.0}
 MAX_TEXTS = 50
-"""A sensor with more different texts than this holds free text, not states."""
+"""A sensor with more distinct texts than this holds free text, not states."""
 
 
 def text_to_sensors(rows: pl.DataFrame, source: str, notices: list[str]) -> pl.DataFrame:
-    """Rows (row, sample, time, sensor, value, text) without `text`: each text is turned into readings of 1 and 0.
+    """Rows (row, sample, time, sensor, value, text) without `text`: each text becomes readings of 1 and 0.
 
-    on/off, true/false, yes/no and open/closed are the readings 1 and 0 of the sensor itself. Any other text makes a
-    sensor 'SENSOR=TEXT', which reads 1 when the text is read and 0 at the sensor's next reading if that is another one.
-    What a sample's readings become depends on its own readings up to that time only.
+    on/off, true/false, yes/no and open/closed are the readings 1 and 0 of the sensor itself. Any other text becomes a
+    sensor 'SENSOR=TEXT', which reads 1 when the text is read and 0 at the sensor's next reading if that has another
+    text. The result for a sample depends only on its own readings up to that time.
     """
     has_text = rows["text"].is_not_null()
     text = rows.filter(has_text)
@@ -36,7 +36,7 @@ def text_to_sensors(rows: pl.DataFrame, source: str, notices: list[str]) -> pl.D
 
 
 def text_notice(source: str, readings: int, names: Sequence[str], example: str | None) -> str:
-    """What is said about so many readings of these sensors that are text; the example is a sensor made of one."""
+    """The notice about text readings of these sensors; `example` is a sensor made from one of them."""
     here = "" if example is None else f", here for example '{example}'"
     return (
         f"{source}: {readings:,} readings of {len(names):,} sensors are text ({', '.join(map(repr, names[:5]))}"
@@ -46,7 +46,7 @@ def text_notice(source: str, readings: int, names: Sequence[str], example: str |
 
 
 def sensor_of_text(sensor: str, text: str) -> str:
-    """The sensor that a text reading of a sensor belongs to."""
+    """The name of the sensor for one text of a sensor."""
     return sensor if text.lower() in YES_NO else f"{sensor}={text}"
 
 
@@ -71,7 +71,7 @@ def _left_states(rows: pl.DataFrame, states: pl.DataFrame) -> pl.DataFrame:
 
 
 def require_few_texts(states: pl.DataFrame, source: str) -> None:
-    """Raise if a sensor has too many different texts to be states."""
+    """Raise if a sensor has too many distinct texts for them to be states."""
     counts = states.group_by("sensor").agg(pl.col("text").n_unique(), pl.col("text").first().alias("first"))
     many = counts.filter(pl.col("text") > MAX_TEXTS).sort("text", descending=True)
     if len(many):

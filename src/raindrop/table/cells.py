@@ -1,4 +1,4 @@
-"""Text cells: surrounding white space, markers for "missing", types, control characters; and the order of names."""
+"""Text cells: surrounding white space, missing markers, types, control characters; and the order of names."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ MISSING_MARKERS = (
     *("NA", "na", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NAN", "NaT"),
     *("null", "NULL", "Null", "None", "-", "--", "?", "."),
 )
-"""Text that means "missing", besides empty text, in every column but those of sample ids and sensor names."""
+"""Text that means "missing", besides empty text, in all columns except sample ids and sensor names."""
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 _DIGITS = re.compile(r"([0-9]{1,18})")
 
 
 def clean_text(column: pl.Series) -> tuple[pl.Series, int]:
-    """Text without white space around it and null where it is empty or a missing marker; and the number of markers."""
+    """Stripped text, null where it is empty or a missing marker; and the number of markers."""
     text = column.cast(pl.String).str.strip_chars()
     marked = text.is_in(MISSING_MARKERS).fill_null(False)
     return text.set(marked | (text == "").fill_null(False), None), int(marked.sum())
 
 
 def clean_columns(frame: pl.DataFrame, names: Iterable[str], source: str, notices: list[str]) -> pl.DataFrame:
-    """The frame with these columns cleaned, where they are text; a notice says how many cells are taken as missing."""
+    """The frame with these columns cleaned if they are text; a notice reports how many cells count as missing."""
     cleaned, found = [], {}
     for name in names:
         if frame[name].dtype in (pl.String, pl.Categorical, pl.Enum):
@@ -43,7 +43,7 @@ def clean_columns(frame: pl.DataFrame, names: Iterable[str], source: str, notice
 
 
 def infer_type(column: pl.Series) -> pl.Series:
-    """A column of clean text as whole numbers, numbers or true/false, where every cell is one.
+    """A column of clean text as whole numbers, numbers or true/false, if every cell is one.
 
     Whole numbers of more than 63 bits stay text: as floats, different ids would be the same number.
     """
@@ -69,7 +69,7 @@ def require_printable(names: Iterable[str], what: str, source: str) -> None:
 
 
 def natural_key(name: str) -> tuple[int, float, list[str | int]]:
-    """Sort key: names that are numbers come first, by size; numbers within other names count by size too."""
+    """Sort key: names that are numbers come first, by value; numbers within other names also sort by value."""
     if _NUMBER.fullmatch(name):
         return 0, float(name), [name]
     parts = _DIGITS.split(name)

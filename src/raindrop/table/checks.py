@@ -1,4 +1,4 @@
-"""What checks of rows share: the names of the tables in messages, rows that are refused, rows that are left out."""
+"""Shared by row checks: the names of the tables in messages, rejecting rows, and dropping rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def reject_rows(
     rule: str,
     fix: str = "; drop these rows or fix the export",
 ) -> None:
-    """Raise if any row is `wrong`; the message has the source, the fault, how many rows, the first one and the fix."""
+    """Raise if any row is `wrong`; the message gives source, fault, number of rows, the first one and the fix."""
     bad = rows.filter(wrong)
     if len(bad):
         first = bad.row(0, named=True)
@@ -42,7 +42,7 @@ def reject_rows(
 
 
 def drop_rows(rows: pl.DataFrame, condition: pl.Expr | pl.Series, dropped: dict[str, int], reason: str) -> pl.DataFrame:
-    """The rows without those that meet the condition, whose number is added to `dropped`."""
+    """The rows that do not meet the condition; the number of the others is added to `dropped`."""
     kept = rows.filter(~condition)
     dropped[reason] = len(rows) - len(kept)
     return kept

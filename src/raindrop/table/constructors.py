@@ -1,4 +1,4 @@
-"""Every way into a table: the `from_...` of EventTable. Frames of readings are built here, other shapes by adapters."""
+"""The `from_...` methods of EventTable. Frames of readings are built here, other shapes by adapters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROLES = ("label", "group", "cutoff", "reference")
 
 
 class Constructors:
-    """The class methods of EventTable that make one."""
+    """The class methods that build an EventTable."""
 
     @classmethod
     def _from_built(cls, built: SortedReadings) -> Self:
@@ -60,14 +60,14 @@ class Constructors:
     ) -> Self:
         """A table from frames of readings: polars, pandas, Arrow, DuckDB relations, mappings of columns.
 
-        `label`, `group`, `cutoff` and `reference` name columns of `samples`. A column called 'label', 'group', 'cutoff'
-        or 'reference' is used without being named; pass '' to prevent that. `statics` must always be named: no other
-        column is fed to a model. Without `samples`, named columns of `events` are used if they have one value per
-        sample. Date times become hours (or another `time_unit`) since the sample's `reference`, or since its first
-        reading if there is no reference. Values that are text become sensors that read 1 or 0; `text` names a column of
-        such values where they stand apart. `source` is the name of the tables in messages: one name for both, or one
-        each. `notices` are kept with the table, before those of its own. `sensors` are the names in order, or a frame
-        with the column `sensor` that says more about each, such as its position in `x` and `y` (`sensor_columns`).
+        `label`, `group`, `cutoff` and `reference` are columns of `samples`. A column called 'label', 'group', 'cutoff'
+        or 'reference' is used by default; pass '' to prevent that. `statics` must always be named: no other column is
+        an input of a model. Without `samples`, named columns of `events` are used if they have one value per sample.
+        Date times become hours (or another `time_unit`) since the sample's `reference`, or since its first reading if
+        there is no reference. Values that are text become sensors that read 1 or 0; `text` is the column of such values
+        if they have a separate one. `source` is the name of the tables in messages: one name for both, or one each.
+        `notices` are kept with the table, before its own. `sensors` are the names in order, or a frame with the column
+        `sensor` and further columns, such as a position in `x` and `y` (`sensor_columns`).
         """
         about = to_polars(sensors, "sensors") if isinstance(sensors, Mapping) or hasattr(sensors, "columns") else None
         if about is not None:
@@ -124,12 +124,12 @@ class Constructors:
         sensors: Sequence[str] | None = None,
         **options: Any,
     ) -> Self:
-        """A table from a frame with one row per time and a column for each sensor; null or NaN where it was not read.
+        """A table from a frame with one row per time and a column for each sensor; null or NaN if it was not read.
 
         sample: the column of sample ids; without one (and no column called 'sample') the frame is one long series.
-        sensors: the columns of sensors; all others by default, except those that `options` name as label, statics,
-        group, cutoff or reference, or that are called so. Without `samples`, these describe the samples and must have
-        one value for all rows of a sample. `options` are those of `from_frames`.
+        sensors: the columns of sensors; by default all except those that `options` give as label, statics, group,
+        cutoff or reference, or that have these names. Without `samples`, these describe the samples and must have one
+        value for all rows of a sample. `options` are those of `from_frames`.
         """
         check_options(cls, options)
         for name in ("sensor", "value", "text"):
@@ -158,18 +158,18 @@ class Constructors:
         labels: ArrayLike | None = None,
         **options: Any,
     ) -> Self:
-        """A table from arrays with NaN for nothing: (sample, time, sensor), or (time, sensor) for each sample.
+        """A table from arrays with NaN for missing values: (sample, time, sensor), or (time, sensor) for each sample.
 
         values: one array with three axes; one with two, for a single long series; or a list, or a dict by sample id, of
-        arrays (time, sensor) of any length. times: one array for all samples, one for each, or a dict; counted 0, 1, 2,
-        ... where not given. samples: ids, or a frame with one row per sample. `options` are those of `from_frames`.
+        arrays (time, sensor) of any length. times: one array for all samples, one for each, or a dict; by default 0, 1,
+        2, .... samples: ids, or a frame with one row per sample. `options` are those of `from_frames`.
         """
         check_options(cls, options)
         return cls._from_long(arrays.from_arrays(values, times, samples, sensors, labels), options)
 
     @classmethod
     def from_pypots(cls, data: Mapping[str, Any], **options: Any) -> Self:
-        """A table from a dictionary of PyPOTS: "X" (sample, time, sensor) with NaN, and maybe "y"."""
+        """A table from a PyPOTS dictionary: "X" (sample, time, sensor) with NaN, and optionally "y"."""
         check_options(cls, options)
         return cls._from_long(arrays.from_pypots(data), options)
 
@@ -215,8 +215,8 @@ class Constructors:
     ) -> Self:
         """A table from files: CSV or Parquet with a row per reading (or `wide`), or .npy and .npz with arrays.
 
-        Several files are read as one table. samples: a file with one row per sample; one called samples.csv or
-        samples.parquet among `paths` is taken as that. `options` are those of `from_frames`, or of `from_wide`.
+        Several files are read as one table. samples: a file with one row per sample; by default a file called
+        samples.csv or samples.parquet among `paths`. `options` are those of `from_frames`, or of `from_wide`.
         """
         check_options(cls, options)
         content = read_files([Path(path) for path in paths], samples, options.get("sample"), wide=wide)
@@ -230,7 +230,7 @@ class Constructors:
 
     @classmethod
     def _from_long(cls, long: LongFrames, options: Mapping[str, Any], samples: Any = None) -> Self:
-        """A table from what an adapter made; `options` of the user come first."""
+        """A table from the result of an adapter; the user's `options` take precedence."""
         given = {name: value for name, value in options.items() if value is not None}
         notices = (*options.get("notices", ()), *long.notices)
         samples = long.samples if samples is None else samples

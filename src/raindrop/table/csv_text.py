@@ -1,4 +1,4 @@
-"""CSV files for spreadsheets: text that a spreadsheet would run as a formula is marked as text."""
+"""CSV files for spreadsheets: text that a spreadsheet would run as a formula is escaped."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 def write_csv(frame: pl.DataFrame, path: Path | IO[bytes], *, include_header: bool = True) -> None:
     """Write a CSV file in which no text starts a formula.
 
-    Text that starts with =, +, -, @, a tab or a carriage return, and is no number, gets an apostrophe in front, as
-    spreadsheets mark text. Column names likewise.
+    Text that starts with =, +, -, @, a tab or a carriage return, and is not a number, is prefixed with an apostrophe,
+    as spreadsheets mark text. The same holds for column names.
     """
     names = {name: plain_text(name) for name in frame.columns if plain_text(name) != name}
     is_formula = pl.col(pl.String).str.contains(FORMULA) & ~pl.col(pl.String).str.contains(NUMBER)
@@ -29,5 +29,5 @@ def write_csv(frame: pl.DataFrame, path: Path | IO[bytes], *, include_header: bo
 
 
 def plain_text(text: str) -> str:
-    """One cell, as `write_csv` writes it."""
+    """One cell as `write_csv` writes it."""
     return f"'{text}" if re.match(FORMULA, text) and not re.match(NUMBER, text) else text

@@ -1,4 +1,4 @@
-"""Files that are not yet a table: one or more CSV or Parquet files of readings, a file of samples, files of arrays."""
+"""Read input files: one or more CSV or Parquet files of readings, a file of samples, or files of arrays."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ARRAY_NAMES = {
 
 @dataclass(frozen=True)
 class DataFiles:
-    """What was read: frames of readings and samples, or the arguments of `EventTable.from_arrays`."""
+    """The content of the files: frames of readings and samples, or the arguments of `EventTable.from_arrays`."""
 
     events: pl.DataFrame | None = None
     samples: pl.DataFrame | None = None
@@ -58,7 +58,7 @@ def read_files(
 
 
 def separate_samples(paths: Sequence[Path], samples: str | os.PathLike[str] | None) -> tuple[list[Path], Path | None]:
-    """The files of readings, and the file of samples: the one that is given, or the one that is called so."""
+    """The files of readings, and the file of samples: the given one, or the one with that name."""
     listed = [path for path in paths if path.stem.lower() == "samples"] if samples is None else [Path(samples)]
     events = [path for path in paths if path not in listed]
     if not events or len(listed) > 1:
@@ -69,7 +69,7 @@ def separate_samples(paths: Sequence[Path], samples: str | os.PathLike[str] | No
 
 
 def _concatenate(frames: Sequence[pl.DataFrame], paths: Sequence[Path], *, wide: bool) -> pl.DataFrame:
-    """All rows. Files of a long table have the same columns; a wide one may lack sensors that others have."""
+    """All rows. Files of a long table have the same columns; files of a wide one may lack sensors that others have."""
     for frame, path in zip(frames, paths, strict=True):
         other = [name for name in frames[0].columns if name not in frame.columns]
         if other and not wide:

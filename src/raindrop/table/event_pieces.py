@@ -1,4 +1,4 @@
-"""Files of readings piece by piece, however large they are: the same frames as `read_frame` gives, a part at a time."""
+"""Read files of readings of any size in pieces: the same frames as from `read_frame`, a part at a time."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from raindrop.table.frame_files import (
     with_decimal_points,
 )
 
-PIECE_BYTES = 48 << 20  # of a CSV that are read at a time,
-PIECE_ROWS = 1 << 21  # and rows of a Parquet file
+PIECE_BYTES = 48 << 20  # bytes of a CSV read at a time,
+PIECE_ROWS = 1 << 21  # and rows of a Parquet file read at a time
 MAX_LINES_OF_A_CELL = 1000
-BYTES_PER_ROW = 24  # of a CSV, where its rows are to be estimated
+BYTES_PER_ROW = 24  # to estimate the number of rows of a CSV
 
 
 def estimate_rows(paths: Sequence[Path]) -> int:
-    """About how many rows the files have: Parquet files say so, CSV files are judged by their size."""
+    """The approximate number of rows: exact for Parquet files, estimated from the size of CSV files."""
     rows = 0
     for path in paths:
         if path.suffix.lower() in TEXT_SUFFIXES:
@@ -39,7 +39,7 @@ def estimate_rows(paths: Sequence[Path]) -> int:
 
 
 def pieces(path: Path, columns: Sequence[str], notices: list[str]) -> Iterator[pl.DataFrame]:
-    """The rows of a file, some at a time, with those of these columns that it has; a CSV as text."""
+    """The rows of a file, a piece at a time, with those of these columns that it has; a CSV as text."""
     if path.suffix.lower() in TEXT_SUFFIXES:
         yield from _csv_pieces(path, columns, notices)
         return
@@ -70,7 +70,7 @@ def _parquet_rows(path: Path) -> int:
 
 
 def _csv_pieces(path: Path, columns: Sequence[str], notices: list[str]) -> Iterator[pl.DataFrame]:
-    """A CSV cut at the ends of rows. How it is written is guessed from its beginning, as for a file read whole."""
+    """A CSV cut between rows. Its format is guessed from its beginning, as for a file that is read whole."""
     header, commas, points = "", set[str](), set[str]()
     with readable(path, "CSV"):
         text = _Text(path)
@@ -112,7 +112,7 @@ class _Text:
                 except UnicodeDecodeError:
                     if not plain or self.form.encoding:
                         raise
-                    self.form = replace(self.form, encoding=WINDOWS)  # so far it was ASCII, which is the same
+                    self.form = replace(self.form, encoding=WINDOWS)  # so far all ASCII, the same in both
                     decoder = codecs.getincrementaldecoder(WINDOWS)("replace")
                     rest += decoder.decode(read, final=not read)
                 plain = plain and read.isascii()
@@ -123,7 +123,7 @@ class _Text:
 
 
 def _end_of_rows(text: str) -> int:
-    """Behind the last line break that is not within quotes: the number of quotes before it is even."""
+    """The position after the last line break outside quotes: the number of quotes before it is even."""
     last = end = text.rfind("\n")
     quotes = text.count('"', 0, max(end, 0))
     for _ in range(MAX_LINES_OF_A_CELL):
@@ -134,7 +134,7 @@ def _end_of_rows(text: str) -> int:
         before = text.rfind("\n", 0, end)
         quotes -= text.count('"', max(before, 0), end)
         end = before
-    return last + 1  # a quote that is never closed: each line is a row
+    return last + 1  # the quote is never closed: treat each line as a row
 
 
 def _split_header(text: str) -> tuple[str, str]:

@@ -65,13 +65,13 @@ class EventTable(Constructors):
     roles: Roles = field(default_factory=Roles)
     time_unit: TimeUnit = "hours"
     dropped: Mapping[str, int] = field(default_factory=dict)
-    """How many readings were left out when the table was built, by reason."""
+    """The number of readings that were left out when the table was built, by reason."""
     filled: NDArray[np.bool_] | None = None
-    """Which of the readings were predicted rather than measured; None where none was."""
+    """Which of the readings were predicted rather than measured; None if none were."""
     notices: tuple[str, ...] = ()
-    """What had to be guessed to build the table, a sentence each."""
+    """Guesses made while building the table, one sentence each."""
     sensor_info: pl.DataFrame | None = None
-    """What is known about the sensors, a row each with the column `sensor`; see `sensor_columns`."""
+    """Attributes of the sensors, one row each with the column `sensor`; see `sensor_columns`."""
 
     # ---------------------------------------------------------------- building
 
@@ -83,11 +83,11 @@ class EventTable(Constructors):
     def read(cls, folder: str | os.PathLike[str], *, verify: bool = False, **options: Any) -> EventTable:
         """The table in a folder: `events.parquet|csv` and `samples.parquet|csv`; or in one file, or in a MEDS folder.
 
-        `sensors.parquet|csv`, if it is there, says more about the sensors (`sensor_columns`).
+        `sensors.parquet|csv`, if present, describes the sensors (`sensor_columns`).
 
         A folder written by `write` is opened memory-mapped, with the roles it was written with; `label`, `statics` and
         `group` may be changed. For any other folder, or if its Parquet files were edited since, `options` are those of
-        `from_frames`. With `verify` every byte of a folder that `write` wrote is compared with its checksum.
+        `from_frames`. With `verify`, every byte of a folder written by `write` is compared with its checksum.
         """
         check_options(cls, options)
         options = {name: value for name, value in options.items() if value is not None}
@@ -116,7 +116,7 @@ class EventTable(Constructors):
             about = read_frame(samples_path, ids=(options.get("sample", "sample"),))
             samples = about.frame
             notices += about.notices
-        if info is not None and (unchanged or not len(events.frame)):  # sensors keep their order, also unread ones
+        if info is not None and (unchanged or not len(events.frame)):  # keep the order of all sensors
             options.setdefault("sensors", info.sensors)
         if events.is_text:
             options.setdefault("missing", "drop")
@@ -178,7 +178,7 @@ class EventTable(Constructors):
 
     @property
     def labels(self) -> NDArray[Any]:
-        """One label per sample; a missing label is an error."""
+        """One label per sample; raises if a label is missing."""
         name = self.roles.label
         if name is None:
             raise DataError(
@@ -196,14 +196,14 @@ class EventTable(Constructors):
 
     @property
     def time_zero(self) -> pl.Series | None:
-        """(samples,) the date time that the times of each sample count from; None where times never were dates."""
+        """(samples,) the date time that the times of each sample count from; None if times are not from dates."""
         return self.samples[TIME_ZERO] if TIME_ZERO in self.samples.columns else None
 
     @property
     def sensor_columns(self) -> pl.DataFrame:
-        """What is known about the sensors: a row for each of `sensors`, in order; null where nothing is known.
+        """Attributes of the sensors: one row for each of `sensors`, in order; null where nothing is known.
 
-        The first column is `sensor`; `x` and `y`, if they are there, are positions. Models do not see any of it.
+        The first column is `sensor`; `x` and `y`, if present, are positions. Models do not use them.
         """
         names = pl.DataFrame({"sensor": pl.Series(self.sensors, dtype=pl.String)})
         if self.sensor_info is None:
@@ -211,7 +211,7 @@ class EventTable(Constructors):
         return names.join(self.sensor_info, on="sensor", how="left", maintain_order="left")
 
     def with_sensor_info(self, info: Any) -> EventTable:
-        """The same table with these facts about its sensors: a frame with the column `sensor`, and any others."""
+        """The same table with these attributes of its sensors: a frame with the column `sensor`, and any others."""
         return replace(self, sensor_info=check_sensor_info(info, self.sensors))
 
     def rows(self, positions: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
@@ -221,22 +221,22 @@ class EventTable(Constructors):
         return np.repeat(start - (ends - count), count) + np.arange(ends[-1] if len(ends) else 0)
 
     def blocks(self) -> Iterator[EventTable]:
-        """The table in blocks of successive samples with a bounded number of readings; one where it is not large.
+        """The table in blocks of consecutive samples with a bounded number of readings; one block if it is not large.
 
-        The memory of a block is given back when the next one is asked for, where the table is on disk.
+        If the table is on disk, the memory of a block is released when the next one is requested.
         """
         return blocks_of(self)
 
     def in_memory(self) -> EventTable:
-        """The same table with its own readings alone, in memory; itself where it is not part of a large table."""
+        """The same table with only its own readings, in memory; itself if it is not part of a large table."""
         return replace(self, **copied(self)) if is_large(self.time) else self
 
     def release(self) -> None:
-        """Give back the memory of readings that are on disk; they are read again when they are needed."""
+        """Release the memory of readings that are on disk; they are read again when needed."""
         release(self.time, self.sensor, self.value)
 
     def events(self) -> pl.DataFrame:
-        """The readings as a frame: sample, time, sensor, value, and `filled` where some were predicted."""
+        """The readings as a frame: sample, time, sensor, value, and `filled` if some were predicted."""
         rows = self.rows()
         position = np.repeat(np.arange(len(self)), self.count)
         names = pl.Series(self.sensors, dtype=pl.Enum(self.sensors))
@@ -258,7 +258,7 @@ class EventTable(Constructors):
 
     def head(self, n: int = 5) -> pl.DataFrame:
         """The first `n` readings as a frame."""
-        first = int(np.searchsorted(np.cumsum(self.count), n)) + 1  # so many samples hold them
+        first = int(np.searchsorted(np.cumsum(self.count), n)) + 1  # number of samples that contain them
         return self[:first].events().head(n)
 
     def to_polars(self) -> pl.DataFrame:
@@ -312,7 +312,7 @@ class EventTable(Constructors):
     ) -> tuple[EventTable, ...]:
         """Split the samples at random into parts with these shares and the same mix of labels.
 
-        `by` (default: the table's group) names a column of the samples table; samples with the same value stay in one
+        `by` (default: the table's group) is a column of the samples table; samples with the same value stay in the same
         part.
         """
         groups = None
@@ -375,8 +375,8 @@ class EventTable(Constructors):
     ) -> Path:
         """Write the table as a folder: Parquet files, arrays in `readings/` for memory-mapping, and `table.json`.
 
-        The readings of a large table are written block by block, in several files. `overwrite` replaces a table, never
-        a folder with other files. `beside`: what writes further files, by name.
+        The readings of a large table are written block by block, to several files. `overwrite` replaces a table, but
+        never a folder with other files. `beside`: writers of additional files, by name.
         """
         beside = files_beside(self) | dict(beside or {})
         with new_table_folder(Path(folder), overwrite, beside) as partial:
@@ -391,6 +391,6 @@ class EventTable(Constructors):
         return Path(folder)
 
     def info(self) -> TableInfo:
-        """What `table.json` says about the table."""
+        """The content of `table.json`."""
         about = {name: getattr(self, name) for name in ("time_unit", "sensors", "roles", "notices", "fingerprint")}
         return TableInfo(dropped=dict(self.dropped), **about)

@@ -18,14 +18,14 @@ Format = Literal["csv", "wide", "parquet", "meds"]
 
 
 def export(table: EventTable, out: Path, format: Format) -> list[Path]:
-    """Write the table, block by block where it is large; returns what was written."""
+    """Write the table, block by block if it is large; returns the paths that were written."""
     check_choice(format, Format, "format")
     refuse_existing(out, format)
     if format == "meds":
         return [write_meds(table, out)]
     samples_path = _samples_path(out, format)
     has_samples = table.samples.width > 1
-    # Both are complete before either has its name, and `out` has it last: without `out` the command can be run again.
+    # Both are complete before either gets its final name, `out` last: without `out`, the command can be repeated.
     with atomic_file(out) as readings, ExitStack() as stack:
         if has_samples:
             samples = stack.enter_context(atomic_file(samples_path, overwrite=False))
@@ -62,7 +62,7 @@ def _samples_path(out: Path, format: Format) -> Path:
 
 
 def _write_samples(frame: pl.DataFrame, partial: Path, path: Path) -> None:
-    """Write what will be called `path`, in the format of that name."""
+    """Write the samples to a temporary path, in the format of their final `path`."""
     if path.suffix == ".parquet":
         frame.write_parquet(partial, compression="zstd")
         return

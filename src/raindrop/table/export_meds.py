@@ -20,14 +20,14 @@ from raindrop.table.time_columns import SECONDS
 from raindrop.version import VERSION
 
 START = dt.datetime(2000, 1, 1)
-"""Time 0 of a sample, because times of MEDS are dates, where the table does not know a date."""
+"""Time 0 of a sample if the table has no dates, because MEDS times are dates."""
 
 
 def write_meds(table: EventTable, out: Path) -> Path:
     """data/0.parquet, labels/labels.parquet and metadata/: one subject for each sample.
 
     A large table has a file of readings for each block: data/1.parquet and so on. Values are single precision, as the
-    standard wants them. metadata/samples.csv says which subject is which sample.
+    standard requires. metadata/samples.csv maps subjects to samples.
     """
     try:
         from meds import schema
@@ -66,7 +66,7 @@ def _write(frame: pl.DataFrame, schema: Any, path: Path) -> None:
 
 
 def _subjects(table: EventTable) -> pl.DataFrame:
-    """sample, subject_id (whole numbers, as MEDS wants them), zero (the date of time 0) and end, for each sample."""
+    """sample, subject_id (whole numbers, as MEDS requires), zero (the date of time 0) and end, for each sample."""
     candidates = [table.samples[name] for name in ("subject_id", "sample") if name in table.samples.columns]
     numbers = [column.cast(pl.Int64, strict=False) for column in candidates]
     fitting = [n for n in numbers if not n.null_count() and n.n_unique() == len(n)]
@@ -106,7 +106,7 @@ def _events(table: EventTable, subjects: pl.DataFrame) -> pl.DataFrame:
 
 
 def _statics(table: EventTable, subjects: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """The statics as codes without a time, in front of the readings."""
+    """The statics as codes without a time, before the readings."""
     for name in table.roles.statics:
         column = missing_to_null(table.samples[name])
         nothing = {"numeric_value": pl.lit(None, dtype=pl.Float32), "text_value": pl.lit(None, dtype=pl.String)}
@@ -122,7 +122,7 @@ def _statics(table: EventTable, subjects: pl.DataFrame) -> Iterator[pl.DataFrame
 
 
 def _labels(table: EventTable, subjects: pl.DataFrame) -> pl.DataFrame:
-    """The labels that are known, in the column for their type, at the cutoff or the last reading."""
+    """The known labels, in the column for their type, at the cutoff or the last reading."""
     label = missing_to_null(table.samples[str(table.roles.label)])
     if label.dtype == pl.Boolean:
         name = "boolean_value"

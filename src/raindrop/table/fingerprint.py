@@ -1,4 +1,4 @@
-"""The fingerprint of a table: a hash of everything in it, computed block by block."""
+"""The fingerprint of a table: a hash of its entire content, computed block by block."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import polars as pl
 
 from raindrop.table.blocks import is_large
 
-READINGS, ROWS = 4_000_000, 1 << 18  # that are hashed at once
+READINGS, ROWS = 4_000_000, 1 << 18  # hashed at a time
 
 
 def fingerprint_of(table: Any) -> str:
@@ -33,7 +33,7 @@ def fingerprint_of(table: Any) -> str:
 
 
 def _add_frame(digest: Any, frame: pl.DataFrame) -> None:
-    """Add the JSON text of a frame, a list of rows, some rows at a time."""
+    """Add the JSON text of a frame, a list of rows, a few rows at a time."""
     if len(frame) <= ROWS:
         digest.update(frame.write_json().encode())
         return

@@ -1,4 +1,4 @@
-"""Whether a table's folder holds what was written to it: cheap checks at every opening, every byte on request."""
+"""Check that a table's folder is as it was written: cheap checks at every opening, every byte on request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from raindrop.files import file_checksum
 from raindrop.table.blocks import release
 
 BLOCK = 1 << 20  # readings
-WHOLE_BLOCKS, SAMPLED_BLOCKS = 128, 64  # up to 128 blocks all are looked at; of more, 64 that are spread evenly
+WHOLE_BLOCKS, SAMPLED_BLOCKS = 128, 64  # up to 128 blocks are all checked; of more, 64 evenly spread ones
 CHECKED = "checked: names, counts, and the range of times, sensors and values; --verify compares every byte"
 VERIFIED = "verified: every file has the checksum, and the table the fingerprint, that it was written with"
 
@@ -68,12 +68,12 @@ def check_ranges(folder: Path, arrays: Mapping[str, NDArray[Any]], num_sensors: 
 
 
 def check_checksums(folder: Path, written: Mapping[str, tuple[int, str]]) -> bool:
-    """True; raise unless every file is, byte for byte, the one that was written, however large it is."""
+    """Raise unless every file is, byte for byte, the one that was written, whatever its size; else return True."""
     for name, (_, checksum) in written.items():
         if not (folder / name).exists() or file_checksum(folder / name) != checksum:
             raise DataError(
                 f"{folder / name}: not the file that was written with this table; damaged, edited or missing.\n"
-                "Copy the table again, or write it anew from its source."
+                "Copy the table again, or write it again from its source."
             )
     return True
 
@@ -83,5 +83,5 @@ def check_fingerprint(folder: Path, found: str, written: str) -> None:
     if found != written:
         raise DataError(
             f"{folder}: the table is not the one that was written (its fingerprint is {found}, not {written}).\n"
-            "Copy the table again, or write it anew from its source."
+            "Copy the table again, or write it again from its source."
         )

@@ -1,4 +1,4 @@
-"""CSV and Parquet files as frames. What a CSV does not say (separator, decimal sign, encoding) is guessed and said."""
+"""Read CSV and Parquet files. A CSV's separator, decimal sign and encoding are guessed, and reported in notices."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DECIMAL_POINT = r"^\s*[+-]?[0-9]*\.[0-9]+([eE][+-]?[0-9]+)?\s*$"
 
 @dataclass(frozen=True)
 class FileFrame:
-    """The content of a file, and what had to be guessed to read it."""
+    """The content of a file, and the guesses made to read it."""
 
     frame: pl.DataFrame
     notices: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ def find_file(folder: Path, name: str) -> Path:
 
 
 def require_file(path: Path) -> Path:
-    """The path; an error unless it is a file of a kind that can be read."""
+    """The path; raises unless it is a file of a supported type."""
     if not path.exists():
         raise DataError(f"{path}: there is no such file.")
     if path.suffix.lower() not in (*SUFFIXES, ".npy", ".npz"):
@@ -76,7 +76,7 @@ def require_file(path: Path) -> Path:
 
 @contextmanager
 def readable(path: Path, kind: str) -> Iterator[None]:
-    """Turn whatever a reader raises on a damaged file into one message."""
+    """Turn any exception of a reader on a damaged file into one message."""
     try:
         yield
     except BaseException as error:
@@ -91,10 +91,10 @@ def readable(path: Path, kind: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class CsvForm:
-    """How a CSV is written, guessed from its beginning."""
+    """The format of a CSV, guessed from its beginning."""
 
     encoding: str | None
-    """None is UTF-8."""
+    """None means UTF-8."""
     separator: str
 
     @classmethod
@@ -104,7 +104,7 @@ class CsvForm:
         return cls(encoding, _guess_separator(head.decode(encoding or "utf-8", errors="replace")))
 
     def read(self, source: Path | bytes) -> pl.DataFrame:
-        """All columns as text, with names without white space around them. Bytes are UTF-8, whatever the encoding."""
+        """All columns as text, with stripped names. Bytes are UTF-8, whatever the encoding."""
         encoding = self.encoding if isinstance(source, Path) and self.encoding else "utf8"
         options: dict[str, Any] = {"glob": False, "infer_schema": False, "separator": self.separator}
         frame = pl.read_csv(source, encoding=encoding, **options)
@@ -114,7 +114,7 @@ class CsvForm:
         return frame
 
     def notices(self, path: Path, with_commas: Sequence[str]) -> list[str]:
-        """What had to be guessed; `with_commas` are the columns whose numbers have a decimal comma."""
+        """The guesses, one sentence each; `with_commas` are the columns whose numbers have a decimal comma."""
         said = [f"{path}: the text is not UTF-8; read as {self.encoding}."] if self.encoding else []
         if self.separator != ",":
             said.append(f"{path}: the columns are separated by {SEPARATORS[self.separator]}.")
@@ -146,18 +146,18 @@ def _read_csv(path: Path, notices: list[str]) -> pl.DataFrame:
 
 
 def _guess_encoding(head: bytes) -> str | None:
-    """UTF-16 by its mark, the encoding of Western Windows if the text is not UTF-8; None for UTF-8."""
+    """UTF-16 if there is a byte order mark, Windows-1252 if the text is not UTF-8; None for UTF-8."""
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(head)  # a character cut off at the end is no error
+        codecs.getincrementaldecoder("utf-8")().decode(head)  # a character cut off at the end is not an error
     except UnicodeDecodeError:
         return WINDOWS
     return None
 
 
 def _guess_separator(head: str) -> str:
-    """The separator that the first line has most often outside of quotes; a comma where it has none."""
+    """The most frequent separator outside quotes in the first line; a comma if there is none."""
     line = next(iter(head.splitlines()), "")
     outside = "".join(line.split('"')[::2])
     return max(SEPARATORS, key=outside.count)

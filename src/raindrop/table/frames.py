@@ -1,4 +1,4 @@
-"""Frames given by the user: any kind becomes a polars frame, with the required columns and with ids as text."""
+"""Frames given by the user are converted to polars, with the required columns and with ids as text."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def require_columns(frame: pl.DataFrame, columns: Mapping[str, str], source: str
 
 
 def to_name_tuple(names: Sequence[str], option: str) -> tuple[str, ...]:
-    """A list of names as a tuple; a single string is an error, because it would be read as a list of letters."""
+    """A list of names as a tuple; a single string raises, because it would be taken as a list of letters."""
     if isinstance(names, str):
         raise DataError(f"{option}='{names}' is one name; give a list: {option}=['{names}'].")
     return tuple(str(name) for name in names)

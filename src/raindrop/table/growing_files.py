@@ -1,4 +1,4 @@
-"""Files of rows that grow block by block: memory holds one block, and a file has its name when it is complete."""
+"""Files that are written block by block: only one block is in memory, and a file gets its name when complete."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from raindrop.files import atomic_file, temporary_folder
 from raindrop.table.csv_text import write_csv
 
 Append = Callable[[pl.DataFrame], None]
-"""Adds the rows of a frame; all frames of a file have the same columns."""
+"""Appends the rows of a frame; all frames of a file have the same columns."""
 ROW_GROUP = 1 << 20  # rows of a Parquet file that are compressed together
 
 
@@ -21,10 +21,10 @@ ROW_GROUP = 1 << 20  # rows of a Parquet file that are compressed together
 def growing_file(
     path: str | os.PathLike[str], *, overwrite: bool = True, for_spreadsheets: bool = False
 ) -> Iterator[Append]:
-    """Write a Parquet or CSV file, by its suffix, from frames that are appended, at least one.
+    """Write a Parquet or CSV file, depending on its suffix, from one or more appended frames.
 
-    If the block fails, the file is not there, or is what it was. overwrite: whether a file with another content is
-    replaced. for_spreadsheets: no text of a CSV file starts a formula.
+    If the block fails, no file is created and an existing one is unchanged. overwrite: whether a file with other data
+    may be replaced. for_spreadsheets: escape text of a CSV file that would start a formula.
     """
     path = Path(path)
     with (
@@ -36,7 +36,7 @@ def growing_file(
 
 @contextmanager
 def growing_rows(partial: Path, path: Path, *, for_spreadsheets: bool = False) -> Iterator[Append]:
-    """The same at a temporary path, which will be called `path`: it is complete when the block ends."""
+    """The same at a temporary path that will be renamed to `path`; it is complete when the block ends."""
     with (
         _growing_csv(partial, for_spreadsheets) if path.suffix == ".csv" else _growing_parquet(partial, path) as append
     ):
@@ -58,7 +58,7 @@ def _growing_csv(partial: Path, for_spreadsheets: bool) -> Iterator[Append]:
 
 @contextmanager
 def _growing_parquet(partial: Path, path: Path) -> Iterator[Append]:
-    """Frames are written one by one beside the file, and then copied into it, a few row groups at a time."""
+    """Frames are first written to separate files, and then copied into the final one, a few row groups at a time."""
     with temporary_folder(path) as folder:
         parts: list[Path] = []
 

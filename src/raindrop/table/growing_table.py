@@ -1,4 +1,4 @@
-"""Filled tables and readings that are written while they are predicted, block by block."""
+"""Write filled tables and predicted readings block by block while they are predicted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from raindrop.table.readings import Readings
 from raindrop.table.store import new_table_folder
 
 Append = Callable[[EventTable], None]
-"""Adds a block of samples; the blocks of a table come in order."""
+"""Appends a block of samples; the blocks of a table come in order."""
 
 
 def write_filled(
@@ -30,13 +30,13 @@ def write_filled(
     folder: str | os.PathLike[str] | None = None,
     readings: str | os.PathLike[str] | None = None,
 ) -> tuple[int, int]:
-    """Write what is predicted for a table: the table with it as a folder, the readings alone as a file, or both.
+    """Write the predictions for a table: the filled table as a folder, the readings alone as a file, or both.
 
-    parts: the predicted readings, block by block or all in one. Returns how many there are, and how many of them were
-    added to the table: all but those at a time when the sensor was read. If a prediction fails, nothing is written.
+    parts: the predicted readings, in blocks or all at once. Returns their number, and how many of them were added to
+    the table: all except those at a time when the sensor was read. If a prediction fails, nothing is written.
     """
     predicted = total = 0
-    with ExitStack() as stack:  # the file has its name before the folder: a killed command can be given again
+    with ExitStack() as stack:  # the file is renamed before the folder: a killed command can be repeated
         add_block = None if folder is None else stack.enter_context(_growing_table(folder, table))
         add_rows = (
             None
@@ -56,9 +56,9 @@ def write_filled(
 
 @contextmanager
 def _growing_table(folder: str | os.PathLike[str], table: EventTable) -> Iterator[Append]:
-    """Write a table from blocks of filled samples; `table` has the samples and roles. One that is not large is a block.
+    """Write a table from blocks of filled samples; `table` has the samples and roles. A small table is one block.
 
-    The folder has its name when it is complete.
+    The folder gets its name when it is complete.
     """
     if not is_large(table.time):
         refuse_to_overwrite(Path(folder))  # before anything is predicted

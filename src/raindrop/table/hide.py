@@ -1,7 +1,7 @@
-"""Hide readings of a table by removing them; a model is evaluated on the changed table like on any other.
+"""Hide readings of a table by removing them; a model is evaluated on the result as on any other table.
 
-`hide_*` are the paper's Settings 2 and 3. `hold_out_*` also give the hidden readings back, as the truth to compare
-predicted readings with.
+`hide_*` are the paper's Settings 2 and 3. `hold_out_*` also return the hidden readings, as the truth for predicted
+readings.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def num_hidden(share: float, num_sensors: int) -> int:
 
 
 def hold_out_readings(table: EventTable, share: float, *, seed: int = 0) -> tuple[EventTable, pl.DataFrame]:
-    """Hide a random share of all readings: the table without them, and them (sample, time, sensor, value)."""
+    """Hide a random share of all readings: the table without them, and the hidden readings as a frame."""
     table = _measured(table)
     _require_share(share)
     return _hold_out(table, np.random.default_rng(check_seed(seed)).random(table.num_readings) < share)
@@ -62,14 +62,16 @@ def hold_out_readings(table: EventTable, share: float, *, seed: int = 0) -> tupl
 def hold_out_blocks(
     table: EventTable, length: float, *, share: float = 0.1, seed: int = 0
 ) -> tuple[EventTable, pl.DataFrame]:
-    """Hide blocks of a given length in time: the table without these readings, and them.
+    """Hide blocks of a given length in time: the table without these readings, and the hidden readings.
 
-    Each sensor of each sample is hidden for `length`, once in every `length / share`, from a random time on.
+    Each sensor of each sample is hidden for `length`, once in every `length / share`, starting at a random time.
     """
     table = _measured(table)
     _require_share(share)
     if not 0 < length < np.inf:
-        raise DataError(f"length={length!r}: how long a block is hidden is a positive number of {table.time_unit}.")
+        raise DataError(
+            f"length={length!r}: how long a block is hidden must be a positive number of {table.time_unit}."
+        )
     owner, sensor, time = _readings(table)
     period = length / share
     phase = np.random.default_rng(check_seed(seed)).uniform(0, period, (len(table), len(table.sensors)))
@@ -77,7 +79,7 @@ def hold_out_blocks(
 
 
 def hold_out_sensors(table: EventTable, share: float, *, seed: int = 0) -> tuple[EventTable, pl.DataFrame]:
-    """Hide whole sensors, at least one: the table without a random share of the sensors of each sample, and them."""
+    """Hide a random share of each sample's sensors, at least one: the remaining table, and the hidden readings."""
     table = _measured(table)
     _require_share(share)
     owner, sensor, _ = _readings(table)
@@ -94,7 +96,7 @@ def hold_out_future(
 ) -> tuple[EventTable, pl.DataFrame]:
     """Hide what follows a cutoff (one for all samples, or one each): the table up to it, and the readings after it.
 
-    With a horizon, the truth ends that much after the cutoff; later readings are hidden too.
+    With a horizon, the truth ends that long after the cutoff; later readings are hidden too.
     """
     table = _measured(table)
     owner, _, time = _readings(table)
@@ -104,7 +106,7 @@ def hold_out_future(
 
 
 def _measured(table: EventTable) -> EventTable:
-    """The table without readings that were predicted: they are no truth, and may know what is hidden."""
+    """The table without predicted readings: they are not ground truth, and may leak what is hidden."""
     return table if table.filled is None else table.where(~table.filled[table.rows()])
 
 

@@ -1,9 +1,9 @@
-"""The `.npy` files with splits by position that the paper's authors published, read without running or trusting them.
+"""Read the published `.npy` files with splits by position, without trusting or executing their content.
 
-They are object arrays, which NumPy stores as pickles. Loading a pickle can run any code, so these are never loaded the
-usual way: the unpickler below accepts only the names that occur in a stored array, and replaces each by a stand-in
-defined here. No class or function of any package is called, not even NumPy's. Anything else is an error, and so is
-whatever would take more memory than the file is long.
+They are object arrays, which NumPy stores as pickles. Loading a pickle can run arbitrary code, so the usual loader is
+never used: the unpickler below accepts only the names that occur in a stored array, and replaces each by a stand-in
+defined here. No class or function of any package is called, not even NumPy's. Anything else raises, and so does
+anything that would need more memory than the length of the file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OPERATIONS = frozenset(
     LONG_BINGET UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8 STRING BINSTRING SHORT_BINSTRING BINBYTES
     SHORT_BINBYTES BINBYTES8 NEWOBJ""".split()  # noqa: SIM905
 )
-"""What the pickle of an array is made of."""
+"""The operations in the pickle of an array."""
 
 
 def read_positions(path: str | os.PathLike[str]) -> list[NDArray[np.int64]]:
@@ -68,7 +68,7 @@ def _parse_arrays(content: bytes) -> list[Any]:
 
 
 def _check_operations(pickled: bytes) -> None:
-    """Raise unless a pickle is made of what arrays are made of, so that it takes no more memory than its length."""
+    """Raise unless a pickle consists of operations for arrays only, so that it takes no more memory than its length."""
     for number, (operation, argument, _) in enumerate(pickletools.genops(pickled)):
         if operation.name not in OPERATIONS:
             raise ValueError(f"it holds '{operation.name}', which is not part of an array")
@@ -89,7 +89,7 @@ def _to_positions(array: Any) -> NDArray[np.int64]:
 
 
 class _DtypeStandIn:
-    """Takes the place of numpy.dtype: stores the type code and the byte order."""
+    """Replaces numpy.dtype: stores the type code and the byte order."""
 
     def __init__(self, code: str, *_: Any):
         self.code = str(code)
@@ -100,7 +100,7 @@ class _DtypeStandIn:
 
 
 class _ArrayStandIn:
-    """Takes the place of numpy.ndarray: stores the state and converts it in `content`."""
+    """Replaces numpy.ndarray: stores the state and converts it in `content`."""
 
     def __init__(self) -> None:
         self.state: tuple[Any, ...] = ()
@@ -147,7 +147,7 @@ STAND_INS: dict[tuple[str, str], Any] = {
 
 
 class _ArrayUnpickler(Unpickler):
-    """Resolves the names in STAND_INS and refuses all others."""
+    """Resolves the names in STAND_INS and rejects all others."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in STAND_INS:

@@ -16,7 +16,7 @@ from raindrop.table.sample_columns import encode_column
 from raindrop.table.splits import stratified_parts
 
 MAX_SAMPLES = 5_000  # samples used for statistics that need more than one pass over the readings
-MAX_SENSORS = 500  # whose counts the trees of `missingness` see one by one; all others count in the sum
+MAX_SENSORS = 500  # with a feature each in `missingness`; others only count in the sum
 NUM_FOLDS = 5
 
 
@@ -80,7 +80,7 @@ class _Readings:
         return int(readings_per_time[readings_per_time > 1].sum())
 
     def per_pair(self, num_sensors: int) -> pl.DataFrame:
-        """How many (sample, sensor) `pairs` of the sensor `code` have so many `readings`."""
+        """The number of (sample, sensor) `pairs`, by sensor `code` and number of `readings`."""
         pairs, count = np.unique(self.position * num_sensors + self.sensor, return_counts=True)
         found = pl.DataFrame({"code": (pairs % max(1, num_sensors)).astype(np.int32), "readings": count})
         return found.group_by("code", "readings").agg(pl.len().cast(pl.Int64).alias("pairs"))
@@ -94,7 +94,7 @@ class _Readings:
 
 @dataclass(frozen=True)
 class _Counts:
-    """What one pass over the blocks of a table counts."""
+    """The counts from one pass over the blocks of a table."""
 
     times_per_sample: NDArray[np.int64]
     last_times: NDArray[np.float64]
@@ -162,7 +162,7 @@ def _sensor_statistics(
 
 
 def _at(pairs: pl.Expr, rank: pl.Expr) -> pl.Expr:
-    """The number of readings of the pair with this rank, where `readings` rise."""
+    """The number of readings of the pair with this rank, with `readings` ascending."""
     return pl.col("readings").filter(pairs.cum_sum() > rank).first()
 
 
@@ -182,9 +182,9 @@ def _class_balance(table: EventTable) -> pl.DataFrame:
 def missingness(table: EventTable, *, seed: int = 0, max_samples: int = MAX_SAMPLES) -> Missingness:
     """How well missingness alone predicts the label: the cross-validated AUROC of trees that see no value.
 
-    The trees see how often each sensor was read, the number of readings and of distinct times, and the first and last
-    time. With more than two classes the AUROC is the mean over one-versus-rest. A group (subject, site) is never in
-    training and test at once.
+    The features are how often each sensor was read, the number of readings and of distinct times, and the first and
+    last time. With more than two classes the AUROC is the one-versus-rest mean. A group (subject, site) is never in
+    training and test at the same time.
     """
     if table.roles.label is None:
         return Missingness(None, 0, "the table has no label")
@@ -207,7 +207,7 @@ def missingness(table: EventTable, *, seed: int = 0, max_samples: int = MAX_SAMP
 
 
 def _groups(table: EventTable, column: str) -> NDArray[np.int64]:
-    """A code per group; a sample without a group is a group of its own."""
+    """A code per group; a sample without a group is its own group."""
     codes = encode_column(table.samples[column])
     return np.where(codes == 0, -1 - np.arange(len(table)), codes)
 
@@ -215,7 +215,7 @@ def _groups(table: EventTable, column: str) -> NDArray[np.int64]:
 def _why_not_cross_validated(
     codes: NDArray[np.int64], num_classes: int, groups: NDArray[np.int64] | None, group_column: str | None
 ) -> str:
-    """Why the folds cannot be made; '' where they can."""
+    """The reason why no folds can be made; '' if they can."""
     if num_classes < 2:
         return "there is only one class" if num_classes else "no sample has a label"
     if np.bincount(codes, minlength=num_classes).min() < NUM_FOLDS:

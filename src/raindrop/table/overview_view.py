@@ -28,19 +28,19 @@ BLUE, GREY = "#3b6ea5", "#9aa5b1"
 
 @dataclass(frozen=True)
 class Missingness:
-    """How well missingness alone predicts the label: AUROC of trees that see counts and times but no value."""
+    """How well missingness alone predicts the label: AUROC of trees that use counts and times but no values."""
 
     auroc: float | None
     samples: int
     reason: str = ""
     """Why `auroc` is None."""
     sensors: int = 0
-    """How many sensors' counts the trees see one by one, the most frequent ones."""
+    """The number of sensors with a feature of their own, the most frequent ones."""
 
 
 @dataclass(frozen=True, repr=False)
 class Overview:
-    """What `raindrop inspect` shows."""
+    """The statistics that `raindrop inspect` shows."""
 
     samples: int
     samples_without_readings: int
@@ -90,14 +90,14 @@ class Overview:
         try:
             import matplotlib.figure  # noqa: F401
         except ModuleNotFoundError:
-            raise MissingExtraError("matplotlib", "plot", "A picture of a table") from None
+            raise MissingExtraError("matplotlib", "plot", "A figure of a table") from None
         return draw_figure(self)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the figure as .png, .svg or .pdf."""
         path = Path(path)
         if path.suffix not in FIGURE_SUFFIXES:
-            raise DataError(f"{path}: a picture ends in {', '.join(FIGURE_SUFFIXES)}.")
+            raise DataError(f"{path}: a figure must end in {', '.join(FIGURE_SUFFIXES)}.")
         figure = self.figure()
         with atomic_file(path) as partial:
             figure.savefig(partial, format=path.suffix[1:])
@@ -131,7 +131,7 @@ def missingness_sentence(info: Overview) -> str:
 
 
 def summary_rows(info: Overview) -> dict[str, str]:
-    """What is said of the table as a whole, by what it is about."""
+    """Facts about the table as a whole, by title."""
     empty = f" ({info.samples_without_readings:,} without a reading)" if info.samples_without_readings else ""
     unit = info.time_unit
     return {

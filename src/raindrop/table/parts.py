@@ -1,4 +1,4 @@
-"""Writing a large table: arrays grow block by block, then whole samples are written as Parquet files."""
+"""Write a large table: arrays grow block by block, then whole samples are written as Parquet files."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from raindrop.table.blocks import BLOCK, sample_ranges
 from raindrop.table.store import ARRAYS, FORMAT_OF_PARTS, TableInfo, Writer
 
 GROWING = ("time", "sensor", "value")
-FILLED = "filled"  # an array that only the writing needs: the Parquet files have the column
+FILLED = "filled"  # an array needed only while writing; the Parquet files have it as a column
 
 
 class GrowingArrays:
-    """The arrays of readings of a table that is being written: `.npy` files that are appended to."""
+    """The arrays of readings of a table that is being written, as append-only `.npy` files."""
 
     def __init__(self, folder: Path, *, filled: bool = False):
-        """`folder` is that of the table, which is not visible yet. filled: whether readings are marked as filled."""
+        """`folder` is the temporary folder of the table. filled: whether readings are marked as filled."""
         self.dtypes = {name: np.dtype(ARRAYS[name]) for name in GROWING}
         self.dtypes |= {FILLED: np.dtype(np.bool_)} if filled else {}
         self.folder = folder / "readings"
@@ -46,14 +46,14 @@ class GrowingArrays:
             file.close()
 
     def _write_headers(self) -> None:
-        """The header of an array with the present length; numpy leaves room in it for one that grows."""
+        """Write headers with the current length; numpy reserves space in them for growing arrays."""
         for name, file in self._files.items():
             file.seek(0)
             descr = npy.dtype_to_descr(self.dtypes[name])
             npy.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": (self.length,)})
 
     def append(self, **arrays: NDArray[Any]) -> None:
-        """Add readings: time, sensor, value, and whether they are filled where that is kept."""
+        """Add readings: time, sensor, value, and whether they are filled, if that is stored."""
         for name, file in self._files.items():
             file.write(np.ascontiguousarray(arrays[name], dtype=self.dtypes[name]).data)
         self.length += len(arrays["time"])
@@ -64,14 +64,14 @@ class GrowingArrays:
         self.append(**{name: getattr(table, name)[rows] for name in self.dtypes})
 
     def recode(self, codes: NDArray[np.int32]) -> None:
-        """Give every sensor another code, once all readings are there."""
+        """Give every sensor a new code, once all readings are written."""
         sensor = np.load(self.folder / "sensor.npy", mmap_mode="r+")
         for start in range(0, len(sensor), BLOCK):
             sensor[start : start + BLOCK] = codes[sensor[start : start + BLOCK]]
         sensor.flush()
 
     def open(self) -> dict[str, Any]:
-        """The arrays, memory-mapped; an empty one cannot be."""
+        """The arrays, memory-mapped unless they are empty."""
         mode = "r" if self.length else None
         return {name: np.load(self.folder / f"{name}.npy", mmap_mode=mode) for name in self.dtypes}  # type: ignore[arg-type]
 
@@ -86,12 +86,12 @@ def write_arrays(folder: Path, blocks: Iterable[Any], *, filled: bool) -> dict[s
 
 
 def files_beside(table: Any) -> dict[str, Writer]:
-    """What writes the further files of an EventTable's folder, by name."""
+    """Writers of the additional files in an EventTable's folder, by name."""
     return {} if table.sensor_info is None else {"sensors.parquet": table.sensor_info.write_parquet}
 
 
 def write_parts(folder: Path, table: Any, info: TableInfo, beside: Mapping[str, Writer]) -> None:
-    """Write all that a table's folder has besides its arrays, which are there: `table` is the table on them.
+    """Write everything in a table's folder except its arrays, which exist already: `table` is the table on them.
 
     The readings of whole samples are in `events/part-00000.parquet` and so on, sorted; `table.json` comes last.
     """

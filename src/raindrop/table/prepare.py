@@ -1,8 +1,8 @@
-"""Tables larger than memory: files of readings, in any order, become a table that is read block by block.
+"""Tables larger than memory: files of readings, in any order, are converted to a table that is read block by block.
 
-The files are read in pieces and their rows sorted into buckets on disk by a hash of the sample. Each bucket then holds
-whole samples and is built like a small table; how the times of all files are written, and which sensors there are, is
-learned on the way.
+The files are read in pieces and their rows partitioned into buckets on disk by a hash of the sample. Each bucket then
+holds whole samples and is built like a small table. The format of the times and the set of sensors are collected over
+all files along the way.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from raindrop.table.store import Roles, new_table_folder
 from raindrop.table.time_columns import TimeFacts, numbers_and_text, parse_numbers, parse_times
 
 BUCKET_ROWS = 1 << 21  # rows of a bucket on average; files with fewer are read as a small table
-BYTES_PER_ROW = 400  # of memory that building a bucket takes at most
+BYTES_PER_ROW = 400  # maximum memory for building a bucket
 TEXT = "raindrop text"
 DEFAULTS: dict[str, Any] = {
     **{"sample": "sample", "time": "time", "sensor": "sensor", "value": "value", "time_unit": "hours"},
@@ -62,9 +62,10 @@ def prepare(
 ) -> EventTable:
     """Write the table of CSV or Parquet files of readings to a new folder, and open it; they may exceed the memory.
 
-    The rows may come in any order. samples: a file with one row per sample; one called samples.csv or samples.parquet
-    among `paths` is taken as that. `options` are those of `EventTable.from_files`. The table is the same as the one of
-    `from_files`, but its samples have another order. Small files are read whole, with the same result as `from_files`.
+    The rows may be in any order. samples: a file with one row per sample; by default a file called samples.csv or
+    samples.parquet among `paths`. `options` are those of `EventTable.from_files`. The table is the same as from
+    `from_files`, but with its samples in another order. Small files are read whole, with the same result as
+    `from_files`.
     """
     check_options(EventTable, options)
     options = {name: value for name, value in options.items() if value is not None}
@@ -84,14 +85,14 @@ def prepare(
 
 @dataclass
 class _Files:
-    """Where the rows of each file begin among those of all."""
+    """Where the rows of each file begin, counted over all files."""
 
     paths: list[Path] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
     total: int = 0
 
     def place(self, row: int) -> str:
-        """A row of all, in words."""
+        """A description of the place of a row, counted over all files."""
         at = int(np.searchsorted(self.starts, row, side="right")) - 1
         of_file = f" of {self.paths[at]}" if len(self.paths) > 1 else ""
         return f"row {row - self.starts[at] + 1:,}{of_file}"
@@ -99,11 +100,11 @@ class _Files:
     def explained(self, error: RowError, row: int) -> DataError:
         """The error about a part of the rows, with the place of its first `row` in the files."""
         count = f"{error.count:,} or more" if error.count < self.total else f"{error.count:,}"
-        return DataError(error.told(f"{count} of {self.total:,} rows", self.place(row)))
+        return DataError(error.message_with(f"{count} of {self.total:,} rows", self.place(row)))
 
 
 class _Preparation:
-    """One table on its way from files to a folder."""
+    """The state of converting files to one table."""
 
     def __init__(self, events: Sequence[Path], listed: Path | None, options: Mapping[str, Any], number: int):
         self.events, self.number = list(events), number
@@ -120,7 +121,7 @@ class _Preparation:
         self.listed = listed
 
     def write(self, out: Path) -> EventTable:
-        """Sort the rows into buckets, build these one by one, and write the table."""
+        """Partition the rows into buckets, build these one by one, and write the table."""
         samples = None if self.listed is None else self._read_samples(self.listed)
         with new_table_folder(out, False, ()) as partial:
             buckets = Buckets(partial / "buckets", self.number)
@@ -147,7 +148,7 @@ class _Preparation:
         frame = prepare_samples(pl.DataFrame(), frame, self.options["sample"], self.sources, self.notices)
         for name in dict.fromkeys((reference, roles.cutoff)):
             if name is not None:
-                parse_times(frame[name], self.options["time_unit"], self.sources.samples, [])  # an error names its row
+                parse_times(frame[name], self.options["time_unit"], self.sources.samples, [])  # an error gives its row
                 self.marks[name] = TimeFacts.of(frame[name])
         return frame
 
@@ -157,7 +158,7 @@ class _Preparation:
         return resolve_roles(named, statics, samples, self.options["sample"], self.sources)
 
     def _fill(self, buckets: Buckets) -> None:
-        """Read the files piece by piece; rows keep their number, names are text, values numbers or text."""
+        """Read the files in pieces; rows keep their number, names are text, values numbers or text."""
         roles = {role: self.options[role] for role in ("sample", "time", "sensor", "value")}
         first = column_names(self.events[0])
         implied = self.options["label"] is None
@@ -194,10 +195,10 @@ class _Preparation:
         self.files.total += len(piece)
 
     def _attributes(self, buckets: Buckets) -> pl.DataFrame | None:
-        """The samples table from columns beside the readings; None where there are none."""
+        """The samples table from attribute columns of the readings; None if there are none."""
         sample, source = self.options["sample"], self.sources.events
         if self.named and not self.attributes:
-            self._roles(None)  # an error: there is nothing that has these columns
+            self._roles(None)  # raises: no table has these columns
         if not self.attributes:
             return None
         grouped = []
@@ -228,7 +229,7 @@ class _Preparation:
                     continue
                 one = self._build_bucket(frame, own, names, samples)
                 buckets.remove(bucket)
-                if own is not None and own.is_empty():  # all of its rows were left out, for they name no listed sample
+                if own is not None and own.is_empty():  # all rows were dropped: their samples are not listed
                     one = replace(one, samples=one.samples.clear(), count=one.count[:0])
                 arrays.append(time=one.time, sensor=one.sensor, value=one.value)
                 read[np.unique(one.sensor)] = True
@@ -260,7 +261,7 @@ class _Preparation:
     def _bucket_frames(
         self, buckets: Buckets, samples: pl.DataFrame | None
     ) -> Iterator[tuple[pl.DataFrame, pl.DataFrame | None]]:
-        """The readings of each bucket, and its samples where they are known."""
+        """The readings of each bucket, and its samples if they are known."""
         names = [self.options[role] for role in ("sample", "time", "sensor", "value")]
         empty = pl.DataFrame(schema=dict(zip(names, (pl.String, pl.Float64, pl.String, pl.Float64), strict=True)))
         bucket_of = None if samples is None else buckets.of(samples["sample"])
@@ -285,9 +286,9 @@ class _Preparation:
     def _build_bucket(
         self, frame: pl.DataFrame, own: pl.DataFrame | None, names: Sequence[str], samples: pl.DataFrame | None
     ) -> SortedReadings:
-        """The readings of a bucket as those of a small table; an error names the row in its file."""
+        """Build the readings of a bucket like a small table; errors give the row in its file."""
         if own is not None and samples is not None and own.is_empty():
-            own = samples.head(1)  # there must be one; it has no rows here
+            own = samples.head(1)  # at least one sample is required; it has no rows here
         try:
             return build_readings(
                 frame,
@@ -314,7 +315,7 @@ class _Preparation:
             ) from None
 
     def _all_notices(self, built: Sequence[SortedReadings], dropped: Mapping[str, int]) -> tuple[str, ...]:
-        """What was guessed, each sentence once; those that count rows are about all of them."""
+        """The notices without repetition; those that count rows are about all of them."""
         counted = [*self.notices, *self.sensors.notices(self.sources.events)]
         if dropped.get("without a value"):
             counted.append(left_out_notice(self.sources.events, dropped["without a value"], self.files.total))

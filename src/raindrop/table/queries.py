@@ -1,4 +1,4 @@
-"""Queries: readings that are asked for, as (sample, time, sensor) of a table."""
+"""Queries: readings to predict, as (sample, time, sensor) of a table."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ MAX_QUERIES = 50_000_000
 
 @dataclass(frozen=True, eq=False)
 class QueryTable:
-    """Readings that are asked for: positions of samples and sensors in a table, and times in its unit."""
+    """Readings to predict: positions of samples and sensors in a table, and times in its time unit."""
 
     table: EventTable
     sample: Positions  # (q,)
     sensor: Positions  # (q,)
     time: NDArray[np.float64]  # (q,)
     as_dates: bool = False
-    """Whether `frame` has date times; the table then knows what its times count from."""
+    """Whether `frame` has date times, which requires a table that was built from date times."""
 
     def __len__(self) -> int:
         return len(self.sample)
@@ -52,7 +52,7 @@ class QueryTable:
         return cls(table, sample, sensor, _finite(time), as_dates).checked()
 
     def with_dates(self) -> QueryTable:
-        """The same queries with date times in `frame`, where the table knows what its times count from."""
+        """The same queries with date times in `frame`, if the table was built from date times."""
         return replace(self, as_dates=self.table.time_zero is not None)
 
     def in_blocks(self) -> Iterator[tuple[Positions | slice, QueryTable]]:
@@ -74,7 +74,7 @@ class QueryTable:
             first += len(block)
 
     def unseen(self) -> QueryTable:
-        """The same queries on the table without the readings at them."""
+        """The same queries on the table without any reading at a queried sample, sensor and time."""
         table, rows = self.table, self.table.rows()
         owner = np.repeat(np.arange(len(table)), table.count)
         columns = [
@@ -92,7 +92,7 @@ class QueryTable:
         return replace(self, table=table.where(~twin[: len(rows)]))
 
     def checked(self) -> QueryTable:
-        """Itself; an error where a query occurs twice."""
+        """Itself; raises if a query occurs twice."""
         order = np.lexsort([self.time, self.sensor, self.sample])
         columns = [column[order] for column in (self.sample, self.sensor, self.time)]
         twice = np.logical_and.reduce([column[1:] == column[:-1] for column in columns])
@@ -105,7 +105,7 @@ class QueryTable:
         return self
 
     def require(self, valid: NDArray[np.bool_], problem: str, advice: str) -> None:
-        """Raise where a query is not `valid`, naming the first one."""
+        """Raise unless all queries are `valid`; the message gives the first that is not."""
         wrong = np.flatnonzero(~valid)
         if len(wrong):
             raise DataError(
@@ -140,10 +140,9 @@ def grid(
     start: ArrayLike | None = None,
     stop: ArrayLike | None = None,
 ) -> pl.DataFrame:
-    """Queries at regular times, of all sensors or of these.
+    """Queries at regular times, for all sensors or for the given ones.
 
-    They run from each sample's first reading to its last, or from `start` to `stop`: a time for all samples, or one for
-    each.
+    They cover each sample's first reading to its last, or `start` to `stop`: a time for all samples, or one for each.
     """
     return on_grid(table, every, sensors, start=start, stop=stop).frame()
 
@@ -156,7 +155,7 @@ def on_grid(
     start: ArrayLike | None = None,
     stop: ArrayLike | None = None,
 ) -> QueryTable:
-    """The queries of `grid`."""
+    """The same queries as `grid`, as a QueryTable."""
     names = table.sensors if sensors is None else tuple(sensors)
     chosen = _codes(pl.Series(names, dtype=pl.String), table.sensors, "sensor", "is not a sensor of the table")
     first, last = spans(table)
@@ -173,17 +172,19 @@ def on_grid(
 def grid_times(
     table: EventTable, every: float, first: NDArray[np.float64], last: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """(samples,) how many times a grid has between the first and the last; none of a sample without readings."""
+    """(samples,) the number of grid times between the first and the last; 0 for a sample without readings."""
     if not every > 0 or not np.isfinite(every):
-        raise DataError(f"every={every!r}: the time between two queries is a positive number of {table.time_unit}.")
+        raise DataError(
+            f"every={every!r}: the time between two queries must be a positive number of {table.time_unit}."
+        )
     steps = np.floor((last - first) / every + 1e-9)
     if not np.isfinite(steps).all():
-        raise DataError("grid: start and stop are finite times.")
+        raise DataError("grid: start and stop must be finite times.")
     return np.where(table.count > 0, np.maximum(steps + 1, 0), 0)
 
 
 def at_times(table: EventTable, times: Any, sensors: Sequence[str]) -> QueryTable:
-    """These sensors of every sample at those of the times that lie within the sample, from its first reading on."""
+    """Queries of these sensors in every sample, at those times that lie between its first and its last reading."""
     listed = np.asarray(times).ravel()
     if not len(listed):
         raise DataError("There are no queries. Give at least one time.")
@@ -209,10 +210,10 @@ def at_times(table: EventTable, times: Any, sensors: Sequence[str]) -> QueryTabl
 
 
 def in_gaps(table: EventTable, interval: NDArray[np.float64]) -> QueryTable:
-    """Where a reading is missing: each sensor at its typical interval, wherever it was silent for longer than that.
+    """Queries where a reading is missing: each sensor at its typical interval, wherever it was silent for longer.
 
-    `interval` (sensor,), infinite for a sensor that is not to be filled; nothing is asked before the first reading of a
-    sample or after its last.
+    `interval` (sensor,), infinite for a sensor that is not to be filled. There are no queries before the first reading
+    of a sample or after its last.
     """
     first, last = spans(table)
     rows, width = table.rows(), len(table.sensors)
@@ -241,7 +242,7 @@ def in_gaps(table: EventTable, interval: NDArray[np.float64]) -> QueryTable:
 
 
 def spans(table: EventTable) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(samples,) time of the first and the last reading; 0 where there is none."""
+    """(samples,) time of the first and the last reading; 0 if there is none."""
     first, last = zip(*(_spans_in_block(part) for part in table.blocks()), strict=True)
     return np.concatenate(first), np.concatenate(last)
 
@@ -288,13 +289,13 @@ def _times(column: pl.Series, table: EventTable) -> tuple[pl.Series, bool]:
 
 
 def _since_time_zero(dates: pl.Series, table: EventTable, sample: Positions) -> NDArray[np.float64]:
-    """(q,) date times as numbers on the clocks of these samples; NaN where a clock is not known."""
+    """(q,) date times as numbers on the clocks of these samples; NaN if a sample's clock is unknown."""
     since = dates - cast(pl.Series, table.time_zero).gather(sample)
     return durations_to_numbers(since, table.time_unit).fill_null(np.nan).to_numpy()
 
 
 def _finite(time: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The times; an error where one is missing."""
+    """The times; raises if one is missing."""
     wrong = ~np.isfinite(time)
     if wrong.any():
         raise DataError(

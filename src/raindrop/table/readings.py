@@ -1,4 +1,4 @@
-"""Readings: predicted readings with their intervals; they can be written, and put back into their table."""
+"""Readings: predicted readings with intervals, which can be written, or added to their table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from raindrop.table.queries import QueryTable
 
 @dataclass(frozen=True, eq=False)
 class Readings:
-    """A value for every query, in its order, with an interval that contains the truth with probability `coverage`."""
+    """A value for each query, in order, with an interval that contains the true value with probability `coverage`."""
 
     queries: QueryTable
     value: NDArray[np.float64]  # (q,)
@@ -42,21 +42,21 @@ class Readings:
         return self.queries.frame().with_columns(**{name: pl.Series(column) for name, column in columns.items()})
 
     def with_dates(self) -> Readings:
-        """The same with date times, where the table was built from date times."""
+        """The same with date times, if the table was built from date times."""
         return replace(self, queries=self.queries.with_dates())
 
     def write(self, path: str | os.PathLike[str], *, overwrite: bool = True) -> Path:
-        """Write a Parquet or CSV file, by its suffix. overwrite: whether a file with other readings is replaced."""
+        """Write a Parquet or CSV file, depending on the suffix. overwrite: whether other content may be replaced."""
         write_readings([self], path, overwrite=overwrite)
         return Path(path)
 
     def fill_blocks(self) -> Iterator[EventTable]:
-        """What `fill` gives, block by block where the table is large."""
+        """The same as `fill`, block by block if the table is large."""
         for rows, queries in self.queries.in_blocks():
             yield Readings(queries, self.value[rows], self.low[rows], self.high[rows], self.coverage).fill()
 
     def fill(self) -> EventTable:
-        """The table of the queries with these readings added and marked in `filled`; its own readings stay."""
+        """The table of the queries with these readings added and marked in `filled`; its own readings are unchanged."""
         queries, table = self.queries, self.queries.table
         rows = table.rows()
         owner = np.concatenate([np.repeat(np.arange(len(table)), table.count), queries.sample])
@@ -66,7 +66,7 @@ class Readings:
         before = np.zeros(len(rows), dtype=bool) if table.filled is None else table.filled[rows]
         filled = np.concatenate([before, np.ones(len(self), dtype=bool)])
         order = np.lexsort([filled, sensor, time, owner])
-        keep = np.ones(len(order), dtype=bool)  # a reading of its own wins over a filled one at the same time
+        keep = np.ones(len(order), dtype=bool)  # a measured reading takes precedence over a filled one at the same time
         same = [column[order][1:] == column[order][:-1] for column in (owner, time, sensor)]
         keep[1:] = ~np.logical_and.reduce(same)
         order = order[keep]
@@ -83,7 +83,7 @@ class Readings:
 
 
 def write_readings(parts: Iterable[Readings], path: str | os.PathLike[str], *, overwrite: bool = True) -> int:
-    """Write one Parquet or CSV file, by its suffix, from readings that come block by block; returns how many."""
+    """Write one Parquet or CSV file, depending on the suffix, from blocks of readings; returns their number."""
     number = 0
     with growing_file(require_suffix(path), overwrite=overwrite, for_spreadsheets=True) as append:
         for part in parts:
@@ -93,8 +93,8 @@ def write_readings(parts: Iterable[Readings], path: str | os.PathLike[str], *, o
 
 
 def require_suffix(path: str | os.PathLike[str]) -> Path:
-    """The path; an error unless it ends in .parquet or .csv."""
+    """The path; raises unless it ends in .parquet or .csv."""
     target = Path(path)
     if target.suffix not in (".parquet", ".csv"):
-        raise DataError(f"{target}: readings are written as .parquet or .csv; give a path that ends in one of them.")
+        raise DataError(f"{target}: readings are written as .parquet or .csv; the path must end in one of these.")
     return target

@@ -1,4 +1,4 @@
-"""Times of readings and cutoffs relative to each sample's reference, and what is left out because of its time."""
+"""Times of readings and cutoffs relative to each sample's reference, and dropping readings by time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from raindrop.table.checks import Sources, drop_rows, reject_rows
 from raindrop.table.time_columns import TimeFacts, TimeUnit, describe_time_type, durations_to_numbers, parse_times
 
 TIME_ZERO = "time_zero"
-"""The column of the samples table with the date time that a sample's times count from, where there is one."""
+"""The column of the samples table with the date time that a sample's times count from, if any."""
 BeforeReference = Literal["error", "keep", "drop"]
 
 
@@ -28,8 +28,8 @@ def to_relative_time(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Times of the readings, and the cutoff of each sample, as numbers of `time_unit` since the sample's reference.
 
-    Where times are date times, the samples get a column `time_zero`. If they have one already, it is the reference of
-    date times, and what numbers count from. `facts` are about whole columns of the samples, where this is a part.
+    If times are date times, the samples get a column `time_zero`. If they have one already, it is the reference of date
+    times, and what numbers count from. `facts` describe whole columns of the samples if this is only a part.
     """
     times = rows["time"]
     if TIME_ZERO in samples.columns:

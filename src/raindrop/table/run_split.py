@@ -1,4 +1,4 @@
-"""The split of a run: which samples a model was trained on, recognised by their readings and not by their ids alone."""
+"""The split of a run: which samples a model was trained on, identified by their readings and not only by their ids."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from raindrop.files import atomic_file, file_checksum
 from raindrop.table.blocks import is_large
 from raindrop.table.event_table import EventTable
 
-MIN_READINGS = 3  # fewer are too few to recognise a sample by them under another id
+MIN_READINGS = 3  # minimum to identify a sample under another id by its readings
 
 
 @dataclass(frozen=True)
 class FoundParts:
-    """The samples of a table as a run's split sees them."""
+    """The samples of a table, matched with a run's split."""
 
     part: list[str | None]
-    """The part of each sample; None for one that the run does not know."""
+    """The part of each sample; None for a sample that is not in the run."""
     changed: int
-    """Samples with the id of a sample of the run but other readings, taken as that sample."""
+    """Samples with the id of a sample of the run but other readings, treated as that sample."""
     renamed: int
-    """Samples with the readings of a sample of the run under another id, taken as that sample."""
+    """Samples with the readings of a sample of the run under another id, treated as that sample."""
     same_ids: int
-    """Samples with the id of a sample of the run that are others: the table shares no readings with the run."""
+    """Samples that only share an id with a sample of the run, since the table shares no readings with the run."""
 
     def is_in(self, *parts: str | None) -> NDArray[np.bool_]:
         """(samples,) which belong to one of these parts."""
@@ -68,7 +68,7 @@ class RunSplit:
 
     @classmethod
     def read(cls, path: Path, checksum: str) -> RunSplit:
-        """The split in a file, which must be the one that was written with the model."""
+        """The split in a file; raises unless it is the one that was written with the model."""
         with reading(path, "the samples that the run was trained on"):
             if file_checksum(path) != checksum:
                 raise DataError(
@@ -80,9 +80,9 @@ class RunSplit:
     def find(self, table: EventTable) -> FoundParts:
         """The part of each sample of a table.
 
-        A sample is known by its id and readings, or by its readings alone if there are a few. If a table has any such
-        sample, others are known by their id alone, since some readings may have been edited; otherwise its ids mean
-        other samples.
+        A sample is matched by id and readings, or by its readings alone if there are at least MIN_READINGS. If a table
+        has any such sample, others are matched by their id alone, since some readings may have been edited; otherwise
+        equal ids are taken to be different samples.
         """
         known = self.frame.select("sample", "part", "readings", "count")
         found = pl.DataFrame({"sample": table.samples["sample"], "hash": readings_hash(table)})
@@ -105,7 +105,7 @@ class RunSplit:
 
 
 def readings_hash(table: EventTable) -> NDArray[np.uint64]:
-    """(samples,) a number of 64 bits for the readings of each sample, whatever the order of the table's sensors.
+    """(samples,) a 64-bit hash of the readings of each sample, independent of the order of the table's sensors.
 
     It is the sum of a hash of each reading (time, sensor name, value), so it takes one pass over the arrays.
     """

@@ -12,7 +12,7 @@ from raindrop.errors import DataError, format_count
 
 
 def class_labels(column: pl.Series, ids: pl.Series) -> NDArray[Any]:
-    """One label per sample as bool, int64 or text; a missing label is an error."""
+    """One label per sample as bool, int64 or text; raises if a label is missing."""
     name, column = column.name, missing_to_null(column)
     if column.null_count():
         first = ids.filter(column.is_null())[0]
@@ -42,7 +42,7 @@ def encode_column(column: pl.Series) -> NDArray[np.int64]:
 
 
 def group_codes(column: pl.Series, ids: pl.Series) -> NDArray[np.int64]:
-    """A code from 1 for each group; a sample without a group is an error."""
+    """A code from 1 for each group; raises if a sample has no group."""
     codes = encode_column(column)
     if not codes.all():
         raise DataError(
@@ -54,7 +54,7 @@ def group_codes(column: pl.Series, ids: pl.Series) -> NDArray[np.int64]:
 
 
 def group_or_own_codes(column: pl.Series) -> NDArray[np.int64]:
-    """A code for each group; a sample without a group is a group of its own, with a negative code."""
+    """A code for each group; a sample without a group is its own group, with a negative code."""
     codes = encode_column(column)
     missing = codes == 0
     codes[missing] = -np.arange(1, missing.sum() + 1)
@@ -62,7 +62,7 @@ def group_or_own_codes(column: pl.Series) -> NDArray[np.int64]:
 
 
 def missing_to_null(column: pl.Series) -> pl.Series:
-    """The column with NaN and '' turned into null: they mean a missing label or group too."""
+    """The column with NaN and '' turned into null: they also mean a missing label or group."""
     if column.dtype.is_float():
         return column.fill_nan(None)
     return column.set(column == "", None) if column.dtype == pl.String else column

@@ -1,4 +1,4 @@
-"""The samples table: roles of its columns, unique ids, clean text; and attributes that stand beside the readings."""
+"""The samples table: roles of its columns, unique ids, clean text; and attributes in columns of the readings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from raindrop.table.checks import Sources
 from raindrop.table.frames import ids_as_text, require_columns
 from raindrop.table.store import Roles
 
-MIN_IDS = 20  # so many different labels, one for each sample, look like ids
+MIN_IDS = 20  # with at least this many labels, all different, they look like ids
 
 
 def resolve_roles(
@@ -25,7 +25,7 @@ def resolve_roles(
 ) -> tuple[Roles, str | None]:
     """The columns of the samples table in each role, and the reference column.
 
-    A column with the name of a role is used without being named; '' means none.
+    A column with the name of a role has that role by default; '' means none.
     """
     columns = [] if samples is None else samples.columns
     chosen = {
@@ -49,9 +49,9 @@ def resolve_roles(
 def attributes_of_events(
     events: pl.DataFrame, id_column: str, named: Sequence[str], source: str, notices: list[str], *, implied: bool
 ) -> pl.DataFrame | None:
-    """A samples table from columns that stand beside the readings; None where there are none.
+    """A samples table from attribute columns of the readings; None if there are none.
 
-    These are the `named` columns and, where `implied`, one called 'label' if it has one value per sample.
+    These are the `named` columns and, if `implied`, one called 'label' if it has one value per sample.
     """
     columns = attribute_names(events.columns, id_column, named, implied=implied)
     grouped = group_attributes(events, id_column, columns, source) if columns else None
@@ -59,7 +59,7 @@ def attributes_of_events(
 
 
 def attribute_names(columns: Sequence[str], id_column: str, named: Sequence[str], *, implied: bool) -> list[str]:
-    """Which of the readings' columns describe the samples: the `named` ones if all are there, and maybe 'label'."""
+    """The columns of the readings that describe samples: the `named` ones if all are present, and possibly 'label'."""
     names = [name for name in dict.fromkeys(named) if name in columns and name != id_column]
     if id_column not in columns or names != list(dict.fromkeys(named)):
         return []
@@ -68,7 +68,7 @@ def attribute_names(columns: Sequence[str], id_column: str, named: Sequence[str]
 
 
 def group_attributes(events: pl.DataFrame, id_column: str, columns: Sequence[str], source: str) -> pl.DataFrame | None:
-    """One row per sample: the first value of each column, and how many different ones; None of nested types."""
+    """One row per sample: the first value of each column, and the number of distinct ones; None for nested types."""
     ids = ids_as_text(events[id_column], "sample", source).alias("sample")
     values = [clean_text(events[n])[0] if events[n].dtype == pl.String else events[n] for n in columns]
     if any(column.dtype.is_nested() or column.dtype in (pl.Binary, pl.Object) for column in values):
@@ -89,7 +89,7 @@ def attributes_table(
     source: str,
     notices: list[str],
 ) -> pl.DataFrame | None:
-    """The samples table from what `group_attributes` found; a `named` column with several values is an error."""
+    """The samples table from the result of `group_attributes`; a `named` column with several values raises."""
     for name in columns:
         changing = grouped.filter(pl.col(f"values of {name}") > 1)
         if len(changing) and name in named:
@@ -150,7 +150,7 @@ def prepare_samples(
 
 
 def warn_of_ids(label: pl.Series, notices: list[str]) -> None:
-    """Add a notice if the label has another value for each sample and no other reason to: it looks like an id."""
+    """Add a notice if the label looks like an id: a different value for each sample and no other explanation."""
     known = label.drop_nulls()
     if len(known) < MIN_IDS or known.n_unique() < len(known):
         return

@@ -1,4 +1,4 @@
-"""Which sensors a table has, and which of them read text, learned piece by piece."""
+"""Collect, piece by piece, which sensors a table has and which of them have text readings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from raindrop.table.time_columns import text_sentence
 
 
 class Rows(Protocol):
-    """Knows the files that rows come from."""
+    """The files that rows come from."""
 
     def explained(self, error: RowError, row: int) -> DataError:
         """The error with the place of its first row."""
@@ -50,12 +50,12 @@ class SensorFacts:
             raise files.explained(RowError(sentence, int(mixed["rows"].sum()), total, row), row)
 
     def names(self) -> tuple[str, ...]:
-        """All sensors in order, with those that texts become."""
+        """All sensors in order, including those made from text."""
         of_texts = {sensor_of_text(sensor, text) for sensor, text in self.texts.select("sensor", "text").iter_rows()}
         return tuple(sorted(self.with_numbers | of_texts, key=natural_key))
 
     def notices(self, source: str) -> list[str]:
-        """What is said about readings that are text."""
+        """The notices about readings that are text."""
         if self.texts.is_empty():
             return []
         states = self.texts.filter(~pl.col("text").str.to_lowercase().is_in(list(YES_NO)))

@@ -1,4 +1,4 @@
-"""What is known about the sensors themselves, such as where they are: `sensors.parquet` beside the readings."""
+"""Attributes of the sensors themselves, such as their positions: `sensors.parquet` beside the readings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ POSITION = ("x", "y")
 
 
 def check_sensor_info(info: Any, sensors: Sequence[str], source: str = "sensors") -> pl.DataFrame:
-    """The frame with the column `sensor` first; an error for unknown or repeated sensors, or positions without numbers.
+    """The frame with the column `sensor` first; raises on unknown or repeated sensors, and on non-numeric positions.
 
     A sensor of the table may be missing here.
     """
@@ -56,7 +56,7 @@ def _numbers(column: pl.Series, source: str) -> pl.Series:
 
 
 def read_sensor_info(folder: Path, sensors: Sequence[str]) -> pl.DataFrame | None:
-    """`sensors.parquet` or `sensors.csv` of a table's folder; None where there is none."""
+    """`sensors.parquet` or `sensors.csv` of a table's folder; None if there is none."""
     path = find_file(folder, "sensors")
     if not path.exists():
         return None

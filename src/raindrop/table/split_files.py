@@ -19,7 +19,7 @@ from raindrop.table.npy_positions import read_positions
 
 MAX_BYTES = 256 << 20
 MAX_ROWS = 100_000_000
-"""More than any split has, so that a damaged file takes little memory."""
+"""More than any split has; limits the memory that a damaged file can take."""
 Positions = NDArray[np.int64]
 PARTS = ("train", "val", "test")
 
@@ -39,7 +39,7 @@ class Split:
     def read(cls, path: str | os.PathLike[str], number: int | None = None) -> Split:
         """Split `number` of a Parquet file (columns split, part, sample) or of the paper's `.npy` files.
 
-        A `.npy` file holds one split; in a folder of them, `number` is looked for in the file names.
+        A `.npy` file holds one split; in a folder of them, `number` is looked up in the file names.
         """
         path = Path(path)
         if not path.exists():
@@ -108,7 +108,7 @@ class Split:
         return cls(None, dict(zip(PARTS, arrays, strict=True)), str(path))
 
     def apply(self, table: EventTable) -> tuple[EventTable, EventTable, EventTable]:
-        """The train, val and test parts of a table; an error unless every sample is in exactly one of them."""
+        """The train, val and test parts of a table; raises unless every sample is in exactly one of them."""
         ids_by_part = self._ids_by_part(table)
         position = {name: at for at, name in enumerate(table.ids)}
         part_of_sample: dict[str, str] = {}

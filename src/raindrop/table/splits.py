@@ -1,7 +1,7 @@
 """Random splits of samples, stratified by label, with groups kept together.
 
-This is our own code although scikit-learn has fold makers, because published results and saved runs depend on the
-splits that a seed gives here. (scikit-learn also has no stratified and grouped split into parts of unequal size.)
+scikit-learn's fold makers are not used, because published results and saved runs depend on the splits that a seed gives
+here. (scikit-learn also has no stratified and grouped split into parts of unequal size.)
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def stratified_parts(
 ) -> list[Positions]:
     """Split positions 0..n-1 at random into `parts` (shares that sum to 1), each with the same mix of `strata`.
 
-    Within a stratum each part is within one sample of its exact share. Rounding errors of one stratum are made up for
-    in the next, so that the whole parts have their shares too. With `groups`, whole groups are assigned, largest
+    Within a stratum each part is within one sample of its exact share. Rounding errors of one stratum are compensated
+    in the next, so that the whole parts also have their shares. With `groups`, whole groups are assigned, largest
     first, each to the part that is furthest below its share of the group's strata.
     """
     shares = np.atleast_1d(np.asarray(parts, dtype=float))

@@ -1,4 +1,4 @@
-"""A table as a folder: which files it has, how they are read, and whether they changed since they were written."""
+"""A table as a folder: which files it has, how they are read, and whether they have changed since they were written."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ class TableInfo:
     written: dict[str, tuple[int, str]] = field(default_factory=dict)
     """Size and checksum of each file when it was written."""
     checksum: str = ""
-    """Of all other fields; the folders of older versions have none."""
+    """Checksum of all other fields; folders of older versions have none."""
     parts: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Of a large table: the files of readings, each with its numbers of samples and of readings."""
+    """For a large table: the files of readings, each with its number of samples and of readings."""
 
     @property
     def event_files(self) -> tuple[str, ...]:
@@ -77,25 +77,25 @@ class TableInfo:
 
     @property
     def parquet_files(self) -> tuple[str, ...]:
-        """Those and the file of samples."""
+        """The files of readings and the file of samples."""
         return (*self.event_files, "samples.parquet")
 
     @property
     def files(self) -> tuple[str, ...]:
-        """All files whose checksums are kept."""
+        """All files with a stored checksum."""
         return (*self.parquet_files, *ARRAY_FILES)
 
     def content(self) -> dict[str, Any]:
-        """What `table.json` holds; a table in one file names no parts."""
+        """The content of `table.json`; a table in one file has no parts."""
         content = asdict(self)
         return content if self.parts else {name: value for name, value in content.items() if name != "parts"}
 
     def own_checksum(self) -> str:
-        """What `checksum` is when the file is written."""
+        """The value of `checksum` when the file is written."""
         return content_checksum(json.loads(to_json(replace(self, checksum="").content())))
 
     def complete(self, folder: Path) -> TableInfo:
-        """The same with sizes and checksums of the files in a folder, and its own."""
+        """The same with sizes and checksums of the files in a folder, and its own checksum."""
         written = {name: ((folder / name).stat().st_size, file_checksum(folder / name)) for name in self.files}
         info = replace(self, written=written)
         return replace(info, checksum=info.own_checksum())
@@ -137,7 +137,7 @@ def read_info(folder: Path) -> TableInfo | None:
 
 
 def replaceable_files(folder: Path, beside: Collection[str] = ()) -> set[str]:
-    """The files of a table in a folder, with those written `beside` it: what `write` may replace. None if it has none.
+    """The files of a table in a folder and those written `beside` it: what `write` may replace. Empty if none.
 
     A folder without a readable `table.json` was not written by this library.
     """
@@ -150,9 +150,9 @@ def replaceable_files(folder: Path, beside: Collection[str] = ()) -> set[str]:
 
 @contextmanager
 def new_table_folder(folder: Path, overwrite: bool, beside: Collection[str]) -> Iterator[Path]:
-    """A temporary folder to write a table to; it has its name when it is complete, in place of another if `overwrite`.
+    """A temporary folder to write a table to; renamed when complete, replacing an existing table if `overwrite`.
 
-    beside: names of other files that are written with the table, and replaced with it.
+    beside: names of additional files that are written with the table, and replaced with it.
     """
     with atomic_folder(folder, overwrite=replaceable_files(folder, beside) if overwrite else None) as partial:
         yield partial
@@ -195,7 +195,7 @@ def _is_unchanged(folder: Path, name: str, info: TableInfo) -> bool:
     if path.stat().st_size != size:
         return False
     together = sum(info.written[part][0] for part in info.parts) if name in info.parts else size
-    if together > MAX_CHECKSUM_BYTES:  # the offsets are written last: an edited Parquet file is younger than they are
+    if together > MAX_CHECKSUM_BYTES:  # the offsets are written last, so a Parquet file edited later is newer
         offsets = folder / "readings" / "offsets.npy"
         if name in ARRAY_FILES or (offsets.exists() and path.stat().st_mtime_ns < offsets.stat().st_mtime_ns):
             return True
@@ -232,7 +232,7 @@ def open_arrays(folder: Path, info: TableInfo, num_samples: int) -> dict[str, ND
 
 
 def read_filled(folder: Path, info: TableInfo) -> NDArray[np.bool_] | None:
-    """Which of the written readings are marked as filled; None where none can be."""
+    """Which of the written readings are marked as filled; None if none can be."""
     paths = [folder / name for name in info.event_files]
     if "filled" not in pl.read_parquet_schema(paths[0]):
         return None
@@ -240,13 +240,13 @@ def read_filled(folder: Path, info: TableInfo) -> NDArray[np.bool_] | None:
 
 
 def find_events(folder: Path) -> list[Path]:
-    """The files of readings in a folder: events.parquet, events.csv, or the parts of a large table; none if none is."""
+    """The files of readings in a folder: events.parquet, events.csv, or the parts of a large table; may be empty."""
     single = find_file(folder, "events")
     return [single] if single.exists() else sorted((folder / "events").glob("part-*.parquet"))
 
 
 def require_folder(folder: str | os.PathLike[str]) -> Path:
-    """The folder as a path; an error unless it exists."""
+    """The folder as a path; raises unless it exists."""
     path = Path(folder)
     if path.is_dir():
         return path

@@ -17,11 +17,11 @@ SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86400.0}
 DATE = r"^\s*\d+[-/.]\d+[-/.]\d"  # text that begins like a date
 EPOCHS = {"seconds": 1.0, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
 EPOCH_RANGE = (283_996_800.0, 4_102_444_800.0)  # 1979 to 2100, in seconds since 1970
-LONGEST = 1000 * 365.25 * SECONDS["days"]  # numbers of a time unit above this are no times of a sample
+LONGEST = 1000 * 365.25 * SECONDS["days"]  # larger numbers of a time unit cannot be times of a sample
 
 
 def parse_numbers(column: pl.Series, role: str, source: str) -> pl.Series:
-    """The column as float64; text that is not a number is an error."""
+    """The column as float64; raises if it has text that is not a number."""
     if column.dtype in (pl.String, pl.Categorical, pl.Enum):
         number, text = numbers_and_text(column)
         if text is not None:
@@ -35,7 +35,7 @@ def parse_numbers(column: pl.Series, role: str, source: str) -> pl.Series:
 
 
 def numbers_and_text(column: pl.Series) -> tuple[pl.Series, pl.Series | None]:
-    """A column of text as float64, and the text that is no number and not missing; None where there is none."""
+    """A column of text as float64, and the text that is neither a number nor missing; None if there is none."""
     text = _strip(column.cast(pl.String))
     number = text.cast(pl.Float64, strict=False)
     wrong = text.is_not_null() & number.is_null()
@@ -46,14 +46,14 @@ def numbers_and_text(column: pl.Series) -> tuple[pl.Series, pl.Series | None]:
 
 
 def refuse_text(column: pl.Series, text: pl.Series, role: str, source: str) -> None:
-    """Raise because of the rows in which `text` is not null."""
+    """Raise about the rows in which `text` is not null."""
     wrong = text.is_not_null()
     row = int(wrong.arg_max() or 0)
     raise RowError(text_sentence(column.name, text[row], role, source), int(wrong.sum()), len(column), row)
 
 
 def text_sentence(column: str, text: str, role: str, source: str) -> str:
-    """The sentence of a RowError about text such as this one among numbers."""
+    """The message of a RowError about such text among numbers."""
     return (
         f"{source}: column '{column}' holds text where a {role} belongs in {{count}} (first: {{row}}, '{text}').\n"
         f"{_rule(role)}; turn these into numbers, or drop the rows."
@@ -66,16 +66,16 @@ def _rule(role: str) -> str:
 
 @dataclass(frozen=True)
 class TimeFacts:
-    """What a column shows about how its times are written. Those of parts of a column are added up with `&`."""
+    """The format of a column's times. Facts about parts of a column are combined with `&`."""
 
     has_dates: bool = False
     """Whether some text looks like a date."""
     year_last: bool = True
-    """Whether all of it looks like 31.01.2024 or 1/31/2024, with or without a time."""
+    """Whether all text looks like 31.01.2024 or 1/31/2024, with or without a time."""
     first_above_12: bool = False
     second_above_12: bool = False
     dots: bool = True
-    """Whether the parts of all such dates are separated by points."""
+    """Whether the parts of all such dates are separated by dots."""
     low: float | None = None
     """The smallest number."""
     high: float | None = None
@@ -84,7 +84,7 @@ class TimeFacts:
 
     @classmethod
     def of(cls, column: pl.Series, known: TimeFacts | None = None) -> TimeFacts:
-        """Of a column of times; with `known`, of the part of a column that those facts are about and this one."""
+        """The facts about a column of times; with `known`, combined with those of the rest of the column."""
         if column.dtype in (pl.Categorical, pl.Enum):
             column = column.cast(pl.String)
         known = known or cls()
@@ -134,8 +134,8 @@ def parse_times(
 ) -> pl.Series:
     """A column of times: date times (in UTC if they have a time zone), or float64 numbers of `time_unit`.
 
-    Numbers that can only be seconds, milliseconds, ... since 1970 become date times, with a notice. `facts` are those
-    of the whole column, where this is a part of it.
+    Numbers that can only be seconds, milliseconds, ... since 1970 become date times, with a notice. `facts` describe
+    the whole column if this is only a part of it.
     """
     if column.dtype in (pl.Categorical, pl.Enum):
         column = column.cast(pl.String)
@@ -156,7 +156,7 @@ def parse_times(
 def _epochs_to_datetimes(
     number: pl.Series, time_unit: TimeUnit, source: str, notices: list[str], facts: TimeFacts
 ) -> pl.Series:
-    """Numbers since 1970 as date times, where they cannot be numbers of `time_unit`: 1.7e12 hours are no time."""
+    """Numbers since 1970 as date times, if they cannot be numbers of `time_unit`: 1.7e12 hours are not a time."""
     low, high = facts.low, facts.high
     if low is None or high is None:  # empty
         return number
@@ -177,13 +177,13 @@ def _epochs_to_datetimes(
 
 
 def _strip(column: pl.Series) -> pl.Series:
-    """Text without surrounding white space; null where nothing is left."""
+    """Stripped text; null if it is empty."""
     text = column.str.strip_chars()
     return text.set(text == "", None)
 
 
 def _parse_datetimes(column: pl.Series, source: str, notices: list[str], facts: TimeFacts) -> pl.Series:
-    """Date times from text, with the year first, or the day or month first where the dates show which of them it is."""
+    """Date times from text, with the year first, or with the day or month first if the dates show which."""
     text, _ = clean_text(column)
     parsed = _parse_year_last(text, column.name, source, notices, facts)
     if parsed is None:
@@ -205,7 +205,7 @@ def _parse_datetimes(column: pl.Series, source: str, notices: list[str], facts: 
 
 
 def _year_last_parts(text: pl.Series) -> pl.DataFrame:
-    """The parts of dates such as 31.01.2024 08:15 or 1/31/2024 as text; null where a text is not one."""
+    """The parts of dates such as 31.01.2024 08:15 or 1/31/2024 as text; null for other text."""
     parts = text.str.extract_groups(
         r"^(\d{1,2})([./-])(\d{1,2})[./-](\d{4})(?:[ T]+(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d{1,6})?))?)?$"
     ).struct.unnest()
@@ -214,8 +214,8 @@ def _year_last_parts(text: pl.Series) -> pl.DataFrame:
 
 
 def _parse_year_last(text: pl.Series, name: str, source: str, notices: list[str], facts: TimeFacts) -> pl.Series | None:
-    """Date times such as 31.01.2024 08:15 or 1/31/2024; None where some are written otherwise, or day and month are
-    not to be told apart: 01/02/2024 means different days in different countries, 01.02.2024 the first of February.
+    """Date times such as 31.01.2024 08:15 or 1/31/2024; None if some have another format, or if day and month are
+    ambiguous: 01/02/2024 means different days in different countries, 01.02.2024 the first of February.
     """
     if not facts.year_last or not text.count():
         return None
@@ -239,7 +239,7 @@ def _parse_year_last(text: pl.Series, name: str, source: str, notices: list[str]
 
 
 def durations_to_numbers(column: pl.Series, time_unit: TimeUnit) -> pl.Series:
-    """Durations as float64 numbers of `time_unit`; a column of numbers is returned as it is."""
+    """Durations as float64 numbers of `time_unit`; a column of numbers is returned unchanged."""
     if column.dtype == pl.Duration:
         ticks = {"ms": 1e3, "us": 1e6, "ns": 1e9}[column.dtype.time_unit]  # type: ignore[attr-defined]
         number = column.to_physical().cast(pl.Float64).to_numpy() / (SECONDS[time_unit] * ticks)
@@ -254,7 +254,7 @@ def numbers_to_durations(number: NDArray[np.float64], time_unit: TimeUnit) -> pl
 
 
 def describe_time_type(dtype: pl.DataType) -> str:
-    """What a parsed column of times holds, for a message."""
+    """A description of a parsed column of times, for messages."""
     if dtype == pl.Datetime:
         return f"date times {'without' if dtype.time_zone is None else 'with'} a time zone"  # type: ignore[attr-defined]
     return "numbers"

@@ -1,7 +1,7 @@
-"""What is predicted: targets, losses, predictions, metrics and how sure they are.
+"""What is predicted: targets, losses, predictions, metrics and their uncertainty.
 
-A task is one small object (base.py) that models, the training loop and the estimators share; nothing outside this room
-and the estimators asks which task it is.
+A task is one small object (base.py) that models, the training loop and the estimators share; no code outside this
+package and the estimators depends on which task it is.
 """
 
 from raindrop.tasks.base import Task

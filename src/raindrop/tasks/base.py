@@ -1,7 +1,7 @@
-"""What every task provides: targets, loss, predictions, metrics.
+"""The interface of every task: targets, loss, predictions, metrics.
 
 A task is learned from the training table (its classes, the scale of its quantities) and saved with the model. Models
-and the training loop know it through this interface alone. To add a task, write its file here and its estimator.
+and the training loop use only this interface. To add a task, write its file here and its estimator.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from raindrop.tasks.boosting import BoostingProblem
 from raindrop.tasks.bootstrap import Interval, interval, resampled_counts
 from raindrop.tasks.metrics import Array, Floats, Metric, require_metric
 
-CONSTANT_MARGIN = 0.95  # of a constant's error: predictions that come no lower are no better than a constant
+CONSTANT_MARGIN = 0.95  # of a constant's error: predictions must have a lower error than this
 
 
 @dataclass(frozen=True)
 class Column:
-    """One label or quantity of a task, for the samples where its truth is known."""
+    """One label or quantity of a task, for the samples where its true value is known."""
 
     name: str
     rows: NDArray[np.int64]  # (known,) positions of these samples
     truth: Array  # (known,)
     predicted: Array  # (known, ...)
     scale: float = 1.0
-    """Size of a typical difference, by which quantities of different units are made comparable."""
+    """A typical difference, used to make quantities of different units comparable."""
 
     def standardised(self) -> Column:
-        """In units of the scale."""
+        """The column in units of its scale."""
         if self.scale == 1.0:
             return self
         return replace(self, truth=self.truth / self.scale, predicted=self.predicted / self.scale, scale=1.0)
@@ -46,11 +46,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Watched:
-    """A number that is predicted of every sample, to be watched while a model is in use."""
+    """A number predicted for every sample that is monitored while a model is in use."""
 
     name: str
     score: NDArray[np.float64]  # (n,)
-    outcome: NDArray[np.float64] | None = None  # (n,) 1 or 0, or the quantity; NaN where unknown; None without truth
+    outcome: NDArray[np.float64] | None = None  # (n,) 1 or 0, or the quantity; NaN if unknown; None without labels
     is_probability: bool = True
 
     def __getitem__(self, rows: NDArray[np.int64]) -> Watched:
@@ -58,7 +58,7 @@ class Watched:
 
     @classmethod
     def joined(cls, parts: Sequence[Watched]) -> Watched:
-        """The same number of the samples of all parts, one part after another."""
+        """The same number for the samples of all parts, concatenated."""
         outcomes = [part.outcome for part in parts if part.outcome is not None]
         return replace(
             parts[0],
@@ -68,41 +68,41 @@ class Watched:
 
 
 class Task(ABC):
-    """What is predicted. `scores` are a model's raw outputs (b, num_outputs); a task says what they mean."""
+    """What is predicted. `scores` are a model's raw outputs (b, num_outputs); the task defines what they mean."""
 
     name: ClassVar[str]
-    """As the command line and saved models call it."""
+    """Its name on the command line and in saved models."""
     default_metric: ClassVar[str]
-    """The validation metric that chooses the epoch to keep."""
+    """The validation metric used to choose the epoch."""
     loss_name: ClassVar[str] = "loss"
-    """What the loss of its boosted trees is called in their history."""
+    """The name of the loss of its boosted trees in their history."""
     stratified: ClassVar[bool] = False
     """Whether random splits should have the same mix of labels in every part."""
     coverage_by_class: ClassVar[bool] = False
-    """Whether `predict_table` takes `by_class`: a coverage that holds for each class by itself."""
+    """Whether `predict_table` takes `by_class`: coverage that holds for each class separately."""
     parts_are_classes: ClassVar[bool] = False
-    """Whether 'recall/NAME' is the recall of a class; of other tasks it is that of a label or quantity."""
+    """Whether 'recall/NAME' is the recall of a class; for other tasks it is that of a label or quantity."""
     labels: tuple[str, ...]
     """The columns of the samples table it predicts."""
 
     @property
     @abstractmethod
     def metrics(self) -> Mapping[str, Metric]:
-        """By name, in the order in which they are shown."""
+        """The metrics by name, in display order."""
 
     # ---------------------------------------------------------------- learning
 
     @property
     @abstractmethod
     def num_outputs(self) -> int:
-        """How many scores a model gives per sample."""
+        """The number of scores per sample."""
 
     @abstractmethod
     def encode(self, table: EventTable) -> Array:
-        """The truth of each sample, (samples,) or (samples, column); NaN where it may be and is unknown."""
+        """The true values, (samples,) or (samples, column); NaN if unknown, for tasks that allow it."""
 
     def targets(self, truth: Array) -> Array:
-        """What the loss compares scores with, in the shape of the truth."""
+        """The targets of the loss, in the shape of the truth."""
         return truth
 
     @abstractmethod
@@ -110,33 +110,33 @@ class Task(ABC):
         """Mean loss of scores (n, output), each sample weighted by weight (n,)."""
 
     def member_loss(self, members: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """Mean loss of ensemble members (b, member, output), each judged by itself so that they stay different."""
+        """Mean loss of ensemble members (b, member, output), each by itself so that they stay different."""
         size = members.shape[1]
         weight = None if weight is None else weight.repeat_interleave(size, dim=0)
         return self.loss(members.flatten(0, 1), target.repeat_interleave(size, dim=0), weight)
 
     def strata(self, truth: Array) -> NDArray[np.int64]:
-        """(samples,) the class of each sample, for balanced batches, splits and draws; all 0 where there are none."""
+        """(samples,) the class of each sample, for balanced batches, splits and draws; all 0 without classes."""
         return np.zeros(len(truth), dtype=np.int64)
 
     def sample_weights(self, truth: Array) -> NDArray[np.float32] | None:
-        """(samples,) how much each sample counts in the loss; None where all count the same."""
+        """(samples,) the weight of each sample in the loss; None if all are equal."""
         return None
 
     def with_weights_of(self, other: Self) -> Self:
-        """This task with the class weights of another, where the classes are the same."""
+        """This task with the class weights of another one that has the same classes."""
         return self
 
     @abstractmethod
     def boosting_problems(self) -> Sequence[BoostingProblem]:
-        """The ensembles of trees that learn this task."""
+        """The tree ensembles that learn this task."""
 
     def soft_targets(self, scores: Tensor, truth: Array, weight: float) -> Array | None:
-        """Targets mixed with a teacher's scores, which count `weight`; None where the loss does not admit that."""
+        """Targets mixed with a teacher's scores, which have this `weight`; None if the loss does not support it."""
         return None
 
     def knows(self, scores: Tensor, truth: Array) -> bool:
-        """Whether these scores, of samples held out, are clearly better than a constant."""
+        """Whether these scores of held-out samples are clearly better than a constant."""
         return True
 
     # ---------------------------------------------------------------- predicting
@@ -151,32 +151,32 @@ class Task(ABC):
 
     @abstractmethod
     def predict(self, scores: Tensor) -> NDArray[np.float32]:
-        """Scores -> what a person gets: probabilities, or quantities in their own unit."""
+        """Scores -> user-facing predictions: probabilities, or quantities in their own unit."""
 
     def watched(self, predicted: Array, truth: Array | None = None) -> list[Watched]:
-        """The numbers of each sample whose distribution is watched while a model is in use; none by default."""
+        """The numbers of each sample whose distribution is monitored while a model is in use; none by default."""
         return []
 
     # ---------------------------------------------------------------- judging
 
     @abstractmethod
     def columns(self, truth: Array, predicted: Array) -> list[Column]:
-        """Each label or quantity with the samples where it is known."""
+        """Each label or quantity with the samples for which it is known."""
 
     @property
     def part_metrics(self) -> Mapping[str, Metric]:
-        """The metrics of each label, quantity or class by itself."""
+        """The metrics of each single label, quantity or class."""
         return self.metrics
 
     def parts(self, columns: Sequence[Column]) -> Sequence[Column]:
-        """What has metrics of its own, 'metric/name': each label or quantity where there are several."""
+        """The parts with their own metrics, 'metric/name': each label or quantity if there are several."""
         return columns if len(columns) > 1 else []
 
     def evaluate(self, truth: Array, predicted: Array, names: Collection[str] | None = None) -> dict[str, float]:
-        """Every metric by name: the mean over labels or quantities, and each as 'metric/label' where there are several.
+        """Every metric by name: the mean over labels or quantities, and each as 'metric/label' if there are several.
 
-        Of several quantities the mean is taken of standardised values, so that their units do not matter. Given
-        `names`, only these are computed.
+        For several quantities, the mean is over standardised values, so that their units do not matter. Given `names`,
+        only these are computed.
         """
         columns = self.columns(truth, predicted)
         several = len(columns) > 1
@@ -204,9 +204,9 @@ class Task(ABC):
     ) -> dict[str, Interval]:
         """Metrics with 95 % percentile intervals, by drawing samples with replacement within each stratum.
 
-        Strata are the true classes where there are any, so that each draw has every class and AUROC stays defined for
-        rare outcomes. The interval says how far other samples would move the value, not how far another training would.
-        Named as in `evaluate`: 'auroc' is the mean over labels or quantities, 'auroc/died' that of one of them.
+        Strata are the true classes if there are any, so that each draw has every class and AUROC stays defined for rare
+        outcomes. The interval covers the choice of test samples, not the variation between training runs. Named as in
+        `evaluate`: 'auroc' is the mean over labels or quantities, 'auroc/died' that of one of them.
         """
         drawn = self.bootstrap_draws(truth, predicted, names, draws=draws, seed=seed)
         exact = self.evaluate(truth, predicted, drawn)
@@ -221,7 +221,7 @@ class Task(ABC):
         draws: int = 1000,
         seed: int = 0,
     ) -> dict[str, Floats]:
-        """(draws,) of each metric of `bootstrap`; the same truth and seed draw the same samples: draws are paired."""
+        """(draws,) of each metric of `bootstrap`; paired: the same truth and seed draw the same samples."""
         if not len(truth):
             raise DataError("There are no samples, so there is no metric and no interval.")
         if draws < 1:
@@ -245,7 +245,7 @@ class Task(ABC):
         return {name: np.concatenate(parts) for name, parts in drawn.items()}
 
     def title(self, metric: str) -> str:
-        """The metric's name for people, with what it is about."""
+        """The display name of the metric, including what it is about."""
         name, slash, label = metric.partition("/")
         return (self.part_metrics if slash else self.metrics)[name].title + (f" ({label})" if slash else "")
 
@@ -256,7 +256,7 @@ class Task(ABC):
         return name
 
     def require_judgeable(self, truth: Array, metric: str) -> None:
-        """Raise where these validation samples allow no value of the metric, so that no epoch could be chosen by it."""
+        """Raise if the metric is undefined on these validation samples, so that no epoch could be chosen by it."""
         values = self.evaluate(truth, self.constant_prediction(truth), [metric])
         if np.isnan(values[metric]):
             raise DataError(
@@ -266,26 +266,26 @@ class Task(ABC):
 
     @abstractmethod
     def describe(self, truth: Array) -> str:
-        """What is predicted and how it is distributed, for captions, such as base rates."""
+        """A description of the target and its distribution, such as base rates, for captions."""
 
     @abstractmethod
     def constant_prediction(self, truth: Array) -> NDArray[np.float32]:
-        """A prediction that says the same of every sample, in the form that `predict` has."""
+        """The same prediction for every sample, in the form of `predict`."""
 
     # ---------------------------------------------------------------- keeping
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """JSON values, from which `from_dict` makes the same task."""
+        """JSON values from which `from_dict` restores the task."""
 
     @classmethod
     @abstractmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """What `to_dict` gave."""
+        """The task that `to_dict` described."""
 
 
 def label_columns(table: EventTable, labels: Sequence[str]) -> list[pl.Series]:
-    """These columns of the samples table; an error where one is missing."""
+    """These columns of the samples table; raises if one is missing."""
     for name in labels:
         require_columns(table.samples, {"label": name}, "samples")
     return [table.samples[name] for name in labels]
@@ -296,6 +296,6 @@ def _compute(metric: Metric, column: Column) -> float:
 
 
 def _mean(values: Sequence[float]) -> float:
-    """Over the labels for which there is a value."""
+    """The mean over labels that have a value."""
     known = [value for value in values if not np.isnan(value)]
     return float(np.mean(known)) if known else float("nan")

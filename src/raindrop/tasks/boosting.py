@@ -1,4 +1,4 @@
-"""What boosted trees learn of a task: which scores, from which targets, with which objective."""
+"""How boosted trees learn a task: which scores, from which targets, with which objective."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from raindrop.tasks.metrics import Array
 
 @dataclass(frozen=True)
 class Objective:
-    """What trees minimise. Any objective that both libraries know can be given; a task may bring its own."""
+    """What trees minimise. Any objective that both libraries support can be given; a task may define its own."""
 
     sklearn: str
-    """The `loss` of scikit-learn's histogram boosting; "log_loss" is that of its classifier."""
+    """The `loss` of scikit-learn's histogram boosting; "log_loss" is the one of its classifier."""
     lightgbm: str
     """The `objective` of LightGBM."""
     losses: Callable[[Tensor, Tensor], Tensor]
     """(scores (n, outputs), known targets (n,)) -> (n,); chooses the number of rounds."""
     level: float | None = None
-    """Of a quantile."""
+    """The level, for a quantile."""
 
 
 def _binary_losses(scores: Tensor, target: Tensor) -> Tensor:
@@ -53,7 +53,7 @@ ABSOLUTE = Objective("absolute_error", "regression_l1", _pinball_losses(0.5))
 
 
 def quantile(level: float) -> Objective:
-    """The pinball loss, which the quantile of this level minimises."""
+    """The pinball loss, which is minimised by the quantile of this level."""
     return Objective("quantile", "quantile", _pinball_losses(level), level)
 
 
@@ -65,8 +65,8 @@ class BoostingProblem:
     """The scores it fills; the others stay 0."""
     objective: Objective
     column: int = 0
-    """Which column of targets (n, column) it learns."""
+    """The column of the targets (n, column) that it learns."""
 
     def targets(self, targets: Array) -> Array:
-        """(n,) what it learns; NaN where unknown."""
+        """(n,) its targets; NaN if unknown."""
         return targets if targets.ndim == 1 else targets[:, self.column]

@@ -1,4 +1,4 @@
-"""How sure a metric is: confidence intervals by the bootstrap, for thousands of draws at once."""
+"""Uncertainty of a metric: bootstrap confidence intervals, for thousands of draws at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from raindrop.errors import check_seed
 from raindrop.tasks.metrics import Floats
 
-CHUNK = 2_000_000  # draws times samples at once
+CHUNK = 2_000_000  # draws x samples per chunk
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,13 @@ class Interval:
 
 
 def interval(value: float, drawn: Floats) -> Interval:
-    """The 95 % percentile interval of the draws that allow a value."""
+    """The 95 % percentile interval of the draws for which the metric is defined."""
     known = drawn[~np.isnan(drawn)]
     return Interval(value, *(np.quantile(known, [0.025, 0.975]).tolist() if len(known) else (np.nan, np.nan)))
 
 
 def resampled_counts(strata: NDArray[np.int64], draws: int, seed: int) -> Iterator[Floats]:
-    """(some draws, sample): how often each sample is drawn; of each stratum as many as it has."""
+    """(some draws, sample): how often each sample is drawn; each stratum keeps its size."""
     rng = np.random.default_rng(check_seed(seed))
     members = [np.flatnonzero(strata == stratum) for stratum in np.unique(strata)]
     at_once = max(1, CHUNK // len(strata))

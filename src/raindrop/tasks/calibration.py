@@ -57,7 +57,7 @@ class Calibrator:
         return p.astype(np.float32)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values, from which `from_dict` makes the same calibrator."""
+        """JSON values from which `from_dict` restores the calibrator."""
         curves = [[predicted.tolist(), calibrated.tolist()] for predicted, calibrated in self.curves]
         return {"method": self.method, "temperature": self.temperature, "curves": curves}
 
@@ -97,7 +97,7 @@ def _temperature(truth: NDArray[np.int64], probability: NDArray[Any]) -> float:
 
 
 def _curve(happened: NDArray[np.bool_], predicted: NDArray[Any]) -> Curve:
-    """The best rising step curve; n samples cannot show that something never or always happens."""
+    """The best increasing step curve, within (0, 1): n samples cannot show that something never or always happens."""
     from sklearn.isotonic import IsotonicRegression
 
     least = 1 / (len(happened) + 2)

@@ -37,11 +37,11 @@ class Classification(Task):
 
     label: str
     classes: NDArray[Any]
-    """In the order of the scores; of two classes the positive one comes last."""
+    """The classes in the order of the scores; of two classes, the positive one is last."""
     weights: tuple[float, ...] | None = None
-    """How much a sample of each class counts in the loss."""
+    """The weight of each class in the loss."""
     threshold: Threshold | None = None
-    """Of two classes: from which probability on the positive one is predicted; None predicts the most probable."""
+    """With two classes: the probability from which the positive one is predicted; None predicts the most probable."""
 
     @classmethod
     def learn(cls, table: EventTable, *, positive: Any = None, class_weight: ClassWeight = None) -> Self:
@@ -64,7 +64,7 @@ class Classification(Task):
 
     @property
     def metrics(self) -> Mapping[str, Metric]:
-        """Accuracy, precision, recall and F1 are about decisions, so they follow the threshold."""
+        """The metrics; accuracy, precision, recall and F1 are about decisions, so they use the threshold."""
         metrics = {name: METRICS[name] for name in CLASSIFICATION}
         if self.threshold is None:
             return metrics
@@ -76,7 +76,7 @@ class Classification(Task):
         return ONE_CLASS
 
     def parts(self, columns: Sequence[Column]) -> Sequence[Column]:
-        """Each class as a problem of two: the others, and this one."""
+        """Each class as a two-class problem: all others, and this one."""
         (whole,) = columns
         decided = self.decide(whole.predicted)
         return [
@@ -90,7 +90,7 @@ class Classification(Task):
 
     @property
     def positive(self) -> Any:
-        """Of two classes, the one that AUROC, AUPRC and the reliability curve are about; None of more."""
+        """With two classes, the one that AUROC, AUPRC and the reliability curve refer to; None if there are more."""
         return self.classes[1] if len(self.classes) == 2 else None
 
     # ---------------------------------------------------------------- learning
@@ -142,17 +142,17 @@ class Classification(Task):
         return torch.logaddexp(first + weight[0], second + weight[1])
 
     def predict(self, scores: Tensor) -> NDArray[np.float32]:
-        """(n, class) probabilities: the one place where logits become probabilities."""
+        """(n, class) probabilities; logits become probabilities only here."""
         return cast(NDArray[np.float32], torch.softmax(scores.detach().cpu().double(), dim=-1).float().numpy())
 
     def decide(self, probability: Array) -> NDArray[np.int64]:
-        """(n,) the position in `classes` of the predicted class: the one place where probabilities become decisions."""
+        """(n,) the position in `classes` of the predicted class; probabilities become decisions only here."""
         if self.threshold is not None:
             return self.threshold.flags(probability).astype(np.int64)
         return np.asarray(probability.argmax(1), dtype=np.int64)
 
     def watched(self, predicted: Array, truth: Array | None = None) -> list[Watched]:
-        """The probability of the positive class, or of every class where there are more than two."""
+        """The probability of the positive class, or of every class if there are more than two."""
         codes = [1] if self.num_outputs == 2 else range(self.num_outputs)
         return [
             Watched(
@@ -164,7 +164,7 @@ class Classification(Task):
         ]
 
     def confusion(self, truth: Array, predicted: Array) -> ConfusionMatrix:
-        """How many samples of each class were predicted as which."""
+        """How many samples of each class were predicted as each class."""
         pairs = np.asarray(truth, dtype=np.int64) * self.num_outputs + self.decide(predicted)
         counts = np.bincount(pairs, minlength=self.num_outputs**2).reshape(self.num_outputs, -1)
         return ConfusionMatrix(tuple(map(str, self.classes)), counts)
@@ -213,7 +213,7 @@ class Classification(Task):
 
 
 def _decided(metric: Metric, task: Classification) -> Metric:
-    """The metric of the task's decisions instead of the most probable classes."""
+    """The metric computed from the task's decisions instead of the most probable classes."""
     compute, weighted, classes = metric.compute, metric.weighted, np.eye(task.num_outputs)
     decided = replace(metric, compute=lambda truth, p: compute(truth, classes[task.decide(p)]))
     if weighted is None:
@@ -242,14 +242,14 @@ def encode_labels(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int
 
 
 def comparable(labels: NDArray[Any], classes: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Both as they are, or both as text where one is text and the other is not."""
+    """Both unchanged, or both as text if only one is text."""
     if labels.dtype.kind != classes.dtype.kind and {labels.dtype.kind, classes.dtype.kind} - set("biu"):
         return labels.astype(str), classes.astype(str)
     return labels, classes
 
 
 def _positive_last(classes: NDArray[Any], positive: Any) -> list[int]:
-    """The order of two classes in which `positive` comes last."""
+    """The order of two classes in which `positive` is last."""
     if len(classes) != 2:
         raise ConfigError(
             f"positive='{positive}' chooses one of two classes, but there are {len(classes)}: "
@@ -265,7 +265,7 @@ def _positive_last(classes: NDArray[Any], positive: Any) -> list[int]:
 def _class_weights(
     classes: NDArray[Any], counts: NDArray[np.int64], class_weight: ClassWeight
 ) -> tuple[float, ...] | None:
-    """One weight per class: scikit-learn's 'balanced' (all classes count the same), or as given; others weigh 1."""
+    """One weight per class: scikit-learn's 'balanced' (all classes count the same), or as given, with 1 for others."""
     if class_weight is None:
         return None
     if isinstance(class_weight, str):
@@ -278,7 +278,7 @@ def _class_weights(
         if name not in names:
             raise ConfigError(f"class_weight: '{name}' is not a class: {suggest(name, names)}")
         if not isinstance(weight, (int, float)) or not 0 <= weight < math.inf:
-            raise ConfigError(f"class_weight: the weight of '{name}' is a number from 0 on, not {weight!r}.")
+            raise ConfigError(f"class_weight: the weight of '{name}' must be a number of at least 0, not {weight!r}.")
     weights = tuple(float(given.get(name, 1.0)) for name in names)
     if sum(weight > 0 for weight in weights) < 2:
         raise ConfigError("class_weight: at least two classes need a weight above 0.")

@@ -1,4 +1,4 @@
-"""Split conformal prediction: sets of classes and intervals that contain the truth as often as asked.
+"""Split conformal prediction: sets of classes and intervals that contain the true value with a given coverage.
 
 With n validation samples, a class belongs to a sample's set if its probability is at least the k-th largest that a
 validation sample gave to its true class, k = ceil((n + 1) coverage). If new samples come from the same source as the
@@ -30,7 +30,7 @@ class ConformalSets:
 
     @classmethod
     def fit(cls, truth: NDArray[np.int64], probability: NDArray[np.float32]) -> Self:
-        """Learn from the codes of the true classes and (samples, classes)."""
+        """Learn from the codes of the true classes and probabilities (samples, classes)."""
         true_class = probability[np.arange(len(truth)), truth].astype(np.float32)
         order = np.argsort(true_class, kind="stable")
         return cls(true_class[order], truth[order].astype(np.int64))
@@ -38,7 +38,7 @@ class ConformalSets:
     def sets(self, probability: NDArray[Any], coverage: float, *, by_class: bool = False) -> NDArray[np.bool_]:
         """(samples, classes): which classes belong to each sample's set.
 
-        By class, each class is covered by itself, however rare it is: its validation samples alone set its threshold.
+        With `by_class`, the coverage holds for each class, however rare: only its validation samples set its threshold.
         """
         require_coverage(coverage)
         codes = range(probability.shape[1])
@@ -47,7 +47,7 @@ class ConformalSets:
 
 
 def _threshold(rising: NDArray[np.float32], coverage: float) -> float:
-    """The k-th largest of the rising numbers; 0, which admits every class, where they are too few."""
+    """The k-th largest of the ascending numbers; 0, which admits every class, if there are too few."""
     k = _rank(len(rising), coverage)
     return float(rising[-k]) if k <= len(rising) else 0.0
 
@@ -58,7 +58,7 @@ def _rank(n: int, coverage: float) -> int:
 
 @dataclass(frozen=True, eq=False)
 class ConformalIntervals:
-    """How far each validation sample lay outside the predicted quantiles; negative where it lay within."""
+    """How far each validation sample lay outside the predicted quantiles; negative if inside."""
 
     distance: NDArray[np.float32]  # (quantity, pair, n) rising; inf behind the samples that have the quantity
     count: NDArray[np.int64]  # (quantity,) samples that have it
@@ -78,7 +78,7 @@ class ConformalIntervals:
         return cls(np.ascontiguousarray(rising.transpose(1, 2, 0), dtype=np.float32), known.sum(0))
 
     def intervals(self, predicted: NDArray[Any], coverage: float, levels: Sequence[float]) -> NDArray[np.float64]:
-        """(samples, quantity, 2): low and high; infinite where the validation samples are too few for the coverage."""
+        """(samples, quantity, 2): low and high; infinite if there are too few validation samples for the coverage."""
         require_coverage(coverage)
         pairs = (len(levels) + 1) // 2
         nominal = [levels[-1 - pair] - levels[pair] for pair in range(pairs)]
@@ -100,9 +100,9 @@ class ConformalIntervals:
 
 @dataclass(frozen=True, eq=False)
 class GroupedIntervals:
-    """Intervals that are widened by group, so that easy and hard cases are both covered as often as asked.
+    """Intervals that are widened by group, so that easy and hard cases both have the requested coverage.
 
-    Groups are ranges of a number that is known of every case, such as how far away the nearest reading is (conformal
+    Groups are ranges of a number that is known for every case, such as the distance to the nearest reading (conformal
     prediction by category: Vovk et al., 2005).
     """
 
@@ -121,7 +121,7 @@ class GroupedIntervals:
     ) -> Self:
         """Learn from truth (n,), quantiles (n, level) and the number of each case.
 
-        The edges are those of the candidates that leave at least `smallest` cases to every group.
+        The edges are those candidates that leave at least `smallest` cases in every group.
         """
         edges: list[float] = []
         for edge in candidates:
@@ -148,6 +148,6 @@ class GroupedIntervals:
 
 
 def require_coverage(coverage: float) -> None:
-    """Raise unless there can be such a coverage."""
+    """Raise unless the coverage is between 0 and 1."""
     if not 0 < coverage < 1:
-        raise ConfigError(f"coverage={coverage}: the share of samples to cover lies above 0 and below 1.")
+        raise ConfigError(f"coverage={coverage}: the share of samples to cover must lie above 0 and below 1.")

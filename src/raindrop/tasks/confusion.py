@@ -1,4 +1,4 @@
-"""The confusion matrix: how many samples of each class were predicted as which."""
+"""The confusion matrix: how many samples of each class were predicted as each class."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ConfusionMatrix:
 
     @property
     def shares(self) -> NDArray[np.float64]:
-        """(true, predicted) of the samples of each class, NaN where it has none; the diagonal is the recall."""
+        """(true, predicted) of the samples of each class, NaN if it has none; the diagonal is the recall."""
         totals = self.counts.sum(1, keepdims=True)
         return np.where(totals > 0, self.counts / np.maximum(totals, 1), np.nan)
 

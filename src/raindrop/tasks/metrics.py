@@ -25,23 +25,23 @@ class Metric:
     """A number that says how good predictions are."""
 
     title: str
-    """For tables and pictures."""
+    """For tables and figures."""
     compute: Callable[[Array, Array], float]
-    """(truth, predicted) -> value; NaN where the samples do not allow one."""
+    """(truth, predicted) -> value; NaN if it is undefined for the samples."""
     lower_is_better: bool = False
     is_share: bool = True
     """Whether it lies between 0 and 1, so that tables may show it in percent."""
     weighted: Callable[[Array, Array, Floats], Floats] | None = None
-    """(truth, predicted, counts (draw, sample)) -> (draw,): its value where each sample counts so often.
+    """(truth, predicted, counts (draw, sample)) -> (draw,): its value if each sample is counted this often.
 
     A metric that has it gets confidence intervals, and a row in reports.
     """
     about_positive: bool = False
-    """Of two classes, whether it is about the positive one alone."""
+    """With two classes, whether it is about the positive one only."""
     over_classes: str = "all classes"
-    """What it is about where it is not about the positive class, for titles in reports."""
+    """What it is about if it is not about the positive class, for titles in reports."""
     of_decisions: bool = False
-    """Whether only the decision for a class counts, not its probability."""
+    """Whether it depends only on the predicted class, not on its probability."""
 
     def __call__(self, truth: Array, predicted: Array) -> float:
         return self.compute(truth, predicted)
@@ -59,7 +59,7 @@ class Metric:
 
 
 def _one_vs_rest(score: Callable[..., Any], truth: Codes, probability: Array) -> float:
-    """Two classes: of the second, the positive one. More: the mean over classes of one against the rest."""
+    """With two classes: of the second, positive one. With more: the one-versus-rest mean over classes."""
     if len(np.unique(truth)) < 2:
         return float("nan")
     codes = [1] if probability.shape[1] == 2 else np.unique(truth).tolist()
@@ -123,7 +123,7 @@ def _squared_distances(truth: Codes, probability: Array) -> Floats:
 
 @dataclass(frozen=True)
 class ReliabilityCurve:
-    """Samples in bins of similar predicted probability: what was predicted, and how often it happened."""
+    """Samples in bins of similar predicted probability: the prediction, and how often it was right."""
 
     predicted: Floats  # (bin,) mean predicted probability
     observed: Floats  # (bin,) share
@@ -131,13 +131,13 @@ class ReliabilityCurve:
     high: Floats
     count: NDArray[np.int64]  # (bin,) samples
     error: float
-    """Expected calibration error: the mean distance of the two, weighted by samples."""
+    """Expected calibration error: the mean distance between predicted and observed, weighted by samples."""
 
 
 def reliability_curve(truth: Codes, probability: Array, bins: int = 10) -> ReliabilityCurve:
-    """Two classes: the probability of the second. More: that of the predicted class, against being right.
+    """With two classes: the probability of the second. With more: that of the predicted class, against being right.
 
-    Bins hold equally many samples, in order of probability; samples of equal probability share one.
+    Bins have equal numbers of samples, sorted by probability; samples of equal probability share a bin.
     """
     binary = probability.shape[1] == 2
     score = np.asarray(probability[:, 1] if binary else probability.max(1), dtype=np.float64)
@@ -152,7 +152,7 @@ def reliability_curve(truth: Codes, probability: Array, bins: int = 10) -> Relia
 
 
 def wilson(share: Array, count: Array) -> tuple[Floats, Floats]:
-    """Wilson's 95 % interval of a share of so many samples."""
+    """Wilson's 95 % interval of a share of `count` samples."""
     z = 1.96
     centre = (share + z**2 / (2 * count)) / (1 + z**2 / count)
     margin = z * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2)) / (1 + z**2 / count)
@@ -178,7 +178,7 @@ def _weighted_ranking(which: int) -> Callable[[Array, Array, Floats], Floats]:
 
 
 def _ranked(positive: NDArray[np.bool_], score: Array, counts: Floats) -> tuple[Floats, Floats]:
-    """(draw,) AUROC and average precision of one class; samples of equal score count as one step."""
+    """(draw,) AUROC and average precision of one class; samples of equal score are one step."""
     if positive.all() or not positive.any():
         undefined = np.full(len(counts), np.nan)
         return undefined, undefined
@@ -227,7 +227,7 @@ def _weighted_ratio(
 
 
 def _one_class(title: str, top: Callable[[Array, Array], Array], bottom: Callable[[Array, Array], Array]) -> Metric:
-    """A ratio of counts of flagged and actual samples; 0 where none is flagged, NaN where no sample is of the class."""
+    """A ratio of counts of flagged and actual samples; 0 if none is flagged, NaN if no sample is of the class."""
     weighted = _weighted_ratio(top, bottom)
     once = lambda truth, predicted: float(weighted(truth, predicted, np.ones((1, len(truth))))[0])  # noqa: E731
     return Metric(title, once, weighted=weighted, of_decisions=True)
@@ -240,8 +240,8 @@ ONE_CLASS: dict[str, Metric] = {
         "F1", lambda flagged, actual: 2.0 * (flagged & actual), lambda flagged, actual: flagged.astype(float) + actual
     ),
 }
-"""Of one class against the others: of the samples predicted as it, the share that are; of those that are, the share
-predicted; the harmonic mean of both."""
+"""For one class against the others: the share of the samples predicted as it that are; the share of those that are it
+that were predicted; the harmonic mean of both."""
 
 
 # ---------------------------------------------------------------- quantities: truth (n,), predicted (n,) points
@@ -258,7 +258,7 @@ def rmse(truth: Array, predicted: Array) -> float:
 
 
 def r2(truth: Array, predicted: Array) -> float:
-    """Share of the variance explained; NaN where all true values are equal."""
+    """Share of the variance explained; NaN if all true values are equal."""
     spread = np.square(truth - truth.mean()).sum()
     return float(1 - np.square(predicted - truth).sum() / spread) if spread > 0 else float("nan")
 
@@ -333,13 +333,13 @@ METRICS: dict[str, Metric] = {
 }
 CLASSIFICATION = ("auroc", "auprc", "accuracy", "precision", "recall", "f1", "log_loss", "brier", "calibration_error")
 YES_NO = ("auroc", "auprc", "accuracy", "f1", "log_loss", "brier", "calibration_error")
-"""Of each label of a multi-label task."""
+"""For each label of a multi-label task."""
 REGRESSION = ("mae", "rmse", "r2")
-"""Of a point prediction; quantiles also have the pinball loss."""
+"""For a point prediction; quantiles also have the pinball loss."""
 
 
 def of_point(metric: Metric, middle: int) -> Metric:
-    """The metric of the point prediction among (n, level)."""
+    """The metric applied to the point prediction among (n, level)."""
     compute, weighted = metric.compute, metric.weighted
     point = replace(metric, compute=lambda truth, predicted: compute(truth, predicted[:, middle]))
     if weighted is None:
@@ -348,12 +348,12 @@ def of_point(metric: Metric, middle: int) -> Metric:
 
 
 def metric_of(name: str) -> Metric:
-    """The metric of this name; 'auroc/died' is that of one label."""
+    """The metric of this name; 'auroc/died' is the one for a single label."""
     return METRICS[name.partition("/")[0]]
 
 
 def metric_title(name: str) -> str:
-    """The metric's name for people; that of one label says which."""
+    """The display name of a metric; for a single label, it includes the label."""
     _, slash, label = name.partition("/")
     return metric_of(name).title + (f" ({label})" if slash else "")
 

@@ -25,7 +25,7 @@ YES, NO = ("yes", "true", "1", "1.0"), ("no", "false", "0", "0.0")
 
 @dataclass(frozen=True, eq=False)
 class MultiLabel(Task):
-    """Yes/no labels by their logits: p = sigmoid(scores). An unknown label counts in no loss and no metric."""
+    """Yes/no labels by their logits: p = sigmoid(scores). Unknown labels are left out of the loss and the metrics."""
 
     name: ClassVar[str] = "multilabel"
     default_metric: ClassVar[str] = "auroc"
@@ -35,7 +35,7 @@ class MultiLabel(Task):
 
     @classmethod
     def learn(cls, table: EventTable, labels: Sequence[str]) -> Self:
-        """Check that every label has both answers in the training table."""
+        """Learn from a training table, in which every label must have both answers."""
         if isinstance(labels, str) or not labels:
             raise ConfigError("Name the yes/no columns to predict: labels=['NAME', ...].")
         if len(set(labels)) < len(labels):
@@ -79,7 +79,7 @@ class MultiLabel(Task):
         return [BoostingProblem((at,), BINARY, column=at) for at in range(self.num_outputs)]
 
     def soft_targets(self, scores: Tensor, truth: Array, weight: float) -> Array | None:
-        """An unknown label is what the teacher predicts."""
+        """Targets mixed with the teacher's; an unknown label gets the teacher's prediction."""
         predicted = self.predict(scores)
         mixed = weight * predicted + (1 - weight) * np.nan_to_num(truth)
         return np.where(np.isnan(truth), predicted, mixed).astype(np.float32)
@@ -160,7 +160,7 @@ class MultiLabel(Task):
 
 
 def yes_or_no(column: pl.Series) -> NDArray[np.float64]:
-    """1 for yes, 0 for no, NaN where unknown: true/false, 0/1, or the words yes and no."""
+    """1 for yes, 0 for no, NaN if unknown: true/false, 0/1, or the words yes and no."""
     if column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.Null):
         number = column.cast(pl.Float64).fill_null(np.nan).to_numpy()
         wrong = ~np.isnan(number) & (number != 0) & (number != 1)

@@ -1,4 +1,4 @@
-"""Predictions: what a model says of each sample, as a frame and as a file."""
+"""Predictions: the predictions for each sample, as a frame and as a file."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from raindrop.table.csv_text import write_csv
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Predictions(ABC):
-    """Sample ids with what is predicted of each."""
+    """Sample ids with their predictions."""
 
     ids: Sequence[str]
 
     @abstractmethod
     def columns(self) -> dict[str, NDArray[Any]]:
-        """The columns beside the sample ids."""
+        """The columns besides the sample ids."""
 
     def frame(self) -> pl.DataFrame:
         """One row per sample: its id and the columns."""
@@ -61,7 +61,7 @@ class Predictions(ABC):
 
     @property
     def unsure(self) -> NDArray[np.bool_] | None:
-        """(sample,) where no single answer reaches the coverage; None where no coverage was asked for."""
+        """(sample,) where no single answer reaches the coverage; None without a coverage."""
         return None
 
 
@@ -72,10 +72,10 @@ class ClassPredictions(Predictions):
     classes: NDArray[Any]
     probabilities: NDArray[np.float32]  # (sample, class)
     sets: NDArray[np.bool_] | None = None  # (sample, class)
-    decisions: NDArray[np.int64] | None = None  # (sample,) the predicted class where it is not the most probable one
+    decisions: NDArray[np.int64] | None = None  # (sample,) the predicted class if a threshold decides
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """predicted, probability_CLASS of each; with sets also possible_CLASS, and abstain unless exactly one is."""
+        """predicted, probability_CLASS of each; with sets also possible_CLASS, and abstain unless one is possible."""
         codes = self.decisions if self.decisions is not None or not len(self.ids) else self.probabilities.argmax(1)
         predicted = self.classes[codes] if len(self.ids) else self.classes[:0]
         columns: dict[str, NDArray[Any]] = {
@@ -147,6 +147,6 @@ def write_predictions(frame: pl.DataFrame, path: Path, *, overwrite: bool = Fals
 def require_writable(path: Path, *, overwrite: bool = False) -> None:
     """Raise unless predictions can be written to `path`."""
     if path.suffix not in (".parquet", ".csv"):
-        raise ConfigError(f"{path}: predictions are written as .parquet or .csv; the name must end so.")
+        raise ConfigError(f"{path}: predictions are written as .parquet or .csv; the name must end in one of these.")
     if not overwrite:
         refuse_to_overwrite(path)

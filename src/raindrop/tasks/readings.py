@@ -21,10 +21,10 @@ LEVELS = (0.025, 0.1, 0.5, 0.9, 0.975)
 
 @dataclass(frozen=True, eq=False)
 class ReadingsAt(Task):
-    """Quantiles of asked readings, in units of each sensor's standard deviation; the prediction is the median.
+    """Quantiles of queried readings, in units of each sensor's standard deviation; the prediction is the median.
 
     A row of truth (q, 2) is the scaled value and the code of its sensor; scores are (q, level). Metrics are means over
-    sensors, so that a sensor counts however rarely it is read.
+    sensors, so that each sensor has the same weight, however rarely it is read.
     """
 
     name: ClassVar[str] = "readings"
@@ -48,7 +48,7 @@ class ReadingsAt(Task):
     # ---------------------------------------------------------------- learning
 
     def encode(self, table: EventTable) -> Array:
-        raise TypeError("readings are asked for by queries, not by a column of the samples table")
+        raise TypeError("readings are predicted for queries, not for a column of the samples table")
 
     def loss(self, scores: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """Mean pinball loss over readings and levels."""
@@ -69,25 +69,25 @@ class ReadingsAt(Task):
         return share * first + (1 - share) * second
 
     def predict(self, scores: Tensor) -> NDArray[np.float32]:
-        """(q, level) rising quantiles, scaled."""
+        """(q, level) scaled quantiles in ascending order."""
         rising: NDArray[np.float32] = scores.sort(-1).values.cpu().numpy()
         return rising
 
     # ---------------------------------------------------------------- judging
 
     def columns(self, truth: Array, predicted: Array) -> list[Column]:
-        """Each sensor that is asked for."""
+        """Each queried sensor."""
         code = truth[:, 1].astype(np.int64)
         order = np.argsort(code, kind="stable")
         parts = np.split(order, np.flatnonzero(np.diff(code[order])) + 1) if len(order) else []
         return [Column(self.sensors[code[part[0]]], part, truth[part, 0], predicted[part]) for part in parts]
 
     def evaluate(self, truth: Array, predicted: Array, names: Collection[str] | None = None) -> dict[str, float]:
-        """The means over sensors; `by_sensor` has each."""
+        """The means over sensors; `by_sensor` returns the values of each."""
         return super().evaluate(truth, predicted, self.metrics if names is None else names)
 
     def by_sensor(self, truth: Array, predicted: Array) -> dict[str, dict[str, float]]:
-        """Each metric of each sensor that is asked for."""
+        """Each metric of each queried sensor."""
         columns = self.columns(truth, predicted)
         return {c.name: {name: m(c.truth, c.predicted) for name, m in self.metrics.items()} for c in columns}
 

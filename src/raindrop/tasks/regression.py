@@ -26,7 +26,8 @@ class Regression(Task):
     """Quantities, standardised for learning: y = centre + scale * score.
 
     loss: "quantile" learns five quantiles, and predicts the median; "absolute" learns the median alone, "squared" the
-    mean. The first two are robust where few values are extreme. An unknown quantity counts in no loss and no metric.
+    mean. The first two are robust against a few extreme values. Unknown quantities are left out of the loss and the
+    metrics.
     """
 
     name: ClassVar[str] = "regression"
@@ -63,7 +64,7 @@ class Regression(Task):
 
     @property
     def levels(self) -> tuple[float, ...]:
-        """The quantiles among the scores of a quantity; of a point prediction only the middle."""
+        """The quantiles among the scores of a quantity; for a point prediction only the middle one."""
         return LEVELS if self.objective == "quantile" else (0.5,)
 
     @property
@@ -72,14 +73,14 @@ class Regression(Task):
 
     @property
     def metrics(self) -> Mapping[str, Metric]:
-        """Of predictions (n, level): those of the point prediction, and the pinball loss of all quantiles."""
+        """For predictions (n, level): the metrics of the point prediction, and the pinball loss of all quantiles."""
         points = {name: of_point(METRICS[name], len(self.levels) // 2) for name in REGRESSION}
         return points | ({"pinball": METRICS["pinball"]} if len(self.levels) > 1 else {})
 
     # ---------------------------------------------------------------- learning
 
     def encode(self, table: EventTable) -> NDArray[np.float64]:
-        """(samples, quantity) in their own units, NaN where unknown."""
+        """(samples, quantity) in their own units, NaN if unknown."""
         return quantities(table, self.labels)
 
     def targets(self, truth: Array) -> Array:
@@ -107,7 +108,7 @@ class Regression(Task):
         ]
 
     def soft_targets(self, scores: Tensor, truth: Array, weight: float) -> Array | None:
-        """Only the squared loss: mixing in predictions would narrow the quantiles of the others."""
+        """Mixed targets for the squared loss only: for the others, mixing in predictions narrows the quantiles."""
         if self.objective != "squared":
             return None
         predicted = scores.detach().cpu().numpy()
@@ -128,14 +129,14 @@ class Regression(Task):
         return share * first + (1 - share) * second
 
     def predict(self, scores: Tensor) -> NDArray[np.float32]:
-        """(n, quantity, level) in their own units; quantiles in rising order."""
+        """(n, quantity, level) in their own units; quantiles in ascending order."""
         by_level = scores.detach().cpu().double().view(len(scores), len(self.labels), len(self.levels))
         standard = by_level.sort(-1).values.numpy()
         own_units = standard * np.array(self.scale)[:, None] + np.array(self.centre)[:, None]
         return cast(NDArray[np.float32], own_units.astype(np.float32))
 
     def point(self, predicted: Array) -> Array:
-        """(n, quantity, level) -> (n, quantity): the median, or the mean where that was learned."""
+        """(n, quantity, level) -> (n, quantity): the median, or the mean if that was learned."""
         return predicted[..., len(self.levels) // 2]
 
     def watched(self, predicted: Array, truth: Array | None = None) -> list[Watched]:
@@ -193,7 +194,7 @@ class Regression(Task):
 
 
 def quantities(table: EventTable, labels: Sequence[str]) -> NDArray[np.float64]:
-    """(samples, quantity): numbers, NaN where unknown."""
+    """(samples, quantity): numbers, NaN if unknown."""
     columns = []
     for column in label_columns(table, labels):
         name = column.name

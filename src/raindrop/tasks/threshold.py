@@ -1,7 +1,7 @@
-"""Decision thresholds: from which probability on a sample of two classes counts as positive.
+"""Decision thresholds: the probability from which a sample of two classes counts as positive.
 
-The most probable class is the best decision where both mistakes cost the same. Where a missed positive costs more, or a
-stated share of the positives must be found, the threshold is chosen on validation samples and kept with the model.
+The most probable class is the best decision if both mistakes have the same cost. If a missed positive costs more, or a
+given share of the positives must be found, the threshold is chosen on validation samples and kept with the model.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Sensitivity:
         return f"a sensitivity of {self.at_least:g}"
 
     def choose(self, positive: NDArray[np.bool_], score: NDArray[np.float64]) -> float:
-        """Midway between the last score that must be flagged and the next lower one."""
+        """Midway between the lowest score that must be flagged and the next lower one."""
         found = np.sort(score[positive])[::-1]
         last = found[int(np.ceil(self.at_least * len(found) - 1e-9)) - 1]
         below = score[score < last]
@@ -42,8 +42,8 @@ class Sensitivity:
 class CostRatio:
     """The threshold with the lowest cost on the validation samples.
 
-    A missed positive costs `ratio` times as much as a false alarm. Of several equally good thresholds, the one nearest
-    to 1 / (1 + ratio), which is the best where probabilities are calibrated.
+    A missed positive costs `ratio` times as much as a false alarm. Among equally good thresholds, the one nearest to 1
+    / (1 + ratio) is chosen, which is optimal for calibrated probabilities.
     """
 
     ratio: float
@@ -84,7 +84,7 @@ def check_rule(rule: Any) -> None:
 
 @dataclass(frozen=True)
 class Threshold:
-    """A threshold with what it was chosen for, and what it reached on the samples that chose it."""
+    """A threshold, the rule that chose it, and its results on the samples it was chosen on."""
 
     value: float
     """A sample counts as positive from this probability on."""
@@ -92,9 +92,9 @@ class Threshold:
     positives: int = 0
     negatives: int = 0
     found: int = 0
-    """Positives from the threshold on."""
+    """Positives at or above the threshold."""
     alarms: int = 0
-    """Negatives from the threshold on."""
+    """Negatives at or above the threshold."""
 
     @classmethod
     def fit(cls, rule: Rule, truth: NDArray[np.int64], probability: NDArray[Any]) -> Self:
@@ -102,7 +102,7 @@ class Threshold:
         score, positive = probability[:, 1].astype(np.float64), truth == 1
         if isinstance(rule, Sensitivity | CostRatio):
             if positive.all() or not positive.any():
-                raise ConfigError("A threshold is chosen on samples of both classes; these have only one.")
+                raise ConfigError("Choosing a threshold needs samples of both classes; these have only one.")
             value = rule.choose(positive, score)
         else:
             value = rule = float(rule)
@@ -111,12 +111,12 @@ class Threshold:
         return cls(value, rule, *(int(count) for count in counts))
 
     def flags(self, probability: NDArray[Any]) -> NDArray[np.bool_]:
-        """(samples,) which count as positive, of probabilities (samples, 2)."""
+        """(samples,) which count as positive, given probabilities (samples, 2)."""
         flagged: NDArray[np.bool_] = probability[:, 1].astype(np.float64) >= self.value
         return flagged
 
     def describe(self, positive: Any) -> str:
-        """What is decided from which probability on, and how that was chosen."""
+        """The decision rule, and how it was chosen, as text."""
         text = f"'{positive}' from a probability of {self.value:.4g} on"
         if not isinstance(self.rule, Sensitivity | CostRatio):
             return text
@@ -128,14 +128,14 @@ class Threshold:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values, from which `from_dict` makes the same threshold."""
+        """JSON values from which `from_dict` restores the threshold."""
         rule = self.rule
         named = {name: vars(rule) for name, kind in _RULES.items() if isinstance(rule, kind)}
         return {**vars(self), "rule": named or rule}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """What `to_dict` gave."""
+        """The threshold that `to_dict` described."""
         rule = content["rule"]
         if isinstance(rule, Mapping):
             ((name, settings),) = rule.items()

@@ -1,4 +1,4 @@
-"""Callbacks: what is called after every epoch, to watch training or to stop it; logging to TensorBoard and MLflow."""
+"""Callbacks, called after every epoch to monitor training or to stop it; logging to TensorBoard and MLflow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from raindrop.errors import ConfigError, MissingExtraError
 
 
 class Callback:
-    """Override what is of interest. Callbacks see training; they do not change it, except by stopping it."""
+    """Override the methods you need. Callbacks observe training; they cannot change it, except by stopping it."""
 
     def on_start(self, settings: Mapping[str, Any]) -> None:
         """Before the first epoch of this call, with every setting by name, such as 'train.epochs'."""
@@ -24,7 +24,7 @@ class Callback:
         """
 
     def on_end(self) -> None:
-        """After the last epoch of this call, also where training failed."""
+        """After the last epoch of this call, even if training failed."""
 
 
 class TensorBoard(Callback):
@@ -51,7 +51,7 @@ class TensorBoard(Callback):
 class MLflow(Callback):
     """An MLflow run with all settings as parameters and every epoch's metrics.
 
-    The run is that which is active, or a new one, which is ended after training. Where it is stored is MLflow's matter:
+    Uses the active run, or a new one, which is ended after training. MLflow decides where it is stored:
     `mlflow.set_tracking_uri` and `mlflow.set_experiment`.
     """
 
@@ -69,7 +69,7 @@ class MLflow(Callback):
         self._mlflow.log_params(dict(settings))
 
     def on_epoch(self, epoch: int, metrics: Mapping[str, float]) -> None:
-        # MLflow's names may not hold every character that a class may: 'recall/<2 h' becomes 'recall/_2 h'.
+        # MLflow allows fewer characters in names than a class may have: 'recall/<2 h' becomes 'recall/_2 h'.
         allowed = " _-./:"
         clean = {"".join(c if c.isalnum() or c in allowed else "_" for c in name): v for name, v in metrics.items()}
         self._mlflow.log_metrics(clean, step=epoch)
@@ -88,7 +88,7 @@ def board_of(run: Path | None) -> TensorBoard:
 
 
 def check_callbacks(callbacks: Sequence[Any]) -> None:
-    """Raise unless each has what training calls."""
+    """Raise unless each has the methods that training calls."""
     for each in callbacks:
         if not callable(getattr(each, "on_epoch", None)):
             raise ConfigError(
@@ -97,7 +97,7 @@ def check_callbacks(callbacks: Sequence[Any]) -> None:
 
 
 class CallbackList(Callback):
-    """Several callbacks as one; of those with `on_epoch` alone, the rest is left out."""
+    """Several callbacks as one; methods that a callback does not have are skipped."""
 
     def __init__(self, callbacks: Sequence[Any]):
         self.callbacks = list(callbacks)

@@ -20,7 +20,7 @@ from raindrop.files import atomic_file
 
 @dataclass
 class Progress:
-    """How far a run has come; a checkpoint holds this and the weights."""
+    """The progress of a run; a checkpoint holds this and the weights."""
 
     identity: str
     epoch: int = 0  # epochs finished
@@ -30,11 +30,11 @@ class Progress:
     best_epoch: int | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
     done: bool = False
-    threads: int | None = None  # sums are added up in another order with another number of threads or processes
+    threads: int | None = None  # the order of sums depends on the number of threads and processes
     processes: int | None = None
 
     def require_same_machine(self, now: Progress, folder: Path) -> None:
-        """Raise unless this run, which is not finished, continues with as many threads and processes as it began."""
+        """Raise unless this unfinished run continues with the same number of threads and processes."""
         for name, option in (("threads", "--threads"), ("processes", "torchrun --nproc-per-node")):
             then, current = getattr(self, name), getattr(now, name)
             if not self.done and then is not None and then != current:

@@ -15,7 +15,7 @@ class TrainConfig(Ranged):
     epochs: Length = 20
     """Passes over the training samples."""
     min_steps: Count = 0
-    """Train for more epochs where a small table would give fewer steps than this, unless epochs are set explicitly."""
+    """Train for more epochs if a small table would give fewer steps than this, unless epochs are set explicitly."""
     batch_size: Length = 128
     """Samples per batch."""
     batch_readings: Count = 0
@@ -40,28 +40,28 @@ class TrainConfig(Ranged):
     patience: Count = 0
     """Early stopping: epochs without a better validation metric; 0 trains for all epochs and keeps the best one."""
     minutes: Weight = 0.0
-    """Stop after so many minutes, with a schedule that ends by then; 0 has no limit."""
+    """Stop after this many minutes, with a schedule that ends by then; 0 means no limit."""
     metric: str = "auto"
     """The validation metric that chooses the epoch to keep; auto is the task's own (AUROC, or MAE)."""
     ema_decay: Share = 0.0
-    """Decay of the exponential moving average (EMA) of the weights, which is validated and kept; 0 has none."""
+    """Decay of the exponential moving average (EMA) of the weights, which is validated and kept; 0 switches it off."""
     drop_readings: Share = 0.0
-    """Largest share of a training sample's readings to leave out at random, drawn anew for each sample."""
+    """Largest share of a training sample's readings to drop at random; the share is drawn for each sample."""
     drop_sensors: Share = 0.0
-    """Largest share of a training sample's sensors to leave out at random, drawn anew for each sample."""
+    """Largest share of a training sample's sensors to drop at random; the share is drawn for each sample."""
     half_precision: bool = False
     """Round the final weights to half precision, so that the saved model is half as large."""
     soft_targets: WholeShare = 0.0
     """Weight, against the labels, of predictions by boosted trees that have not seen the sample (distillation)."""
     holdout: Share = 0.1
-    """Share of the training samples to hold out for validation where no validation table is given; 0 holds out none."""
+    """Share of the training samples to hold out for validation if no validation table is given; 0 holds out none."""
     checkpoint_minutes: Weight = 5.0
     """A checkpoint is written after every epoch, and this often within one."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a table is walked through."""
+    """Epochs, steps and batch size for a table."""
 
     batch_size: int
     steps: int  # of an epoch
@@ -69,7 +69,7 @@ class Plan:
 
     @classmethod
     def of(cls, config: TrainConfig, samples: int, mean_readings: float) -> Plan:
-        """For a table of so many samples, with so many readings each on average."""
+        """The plan for a table with this many samples, and this many readings each on average."""
         size = config.batch_size
         if config.batch_readings:
             size = max(1, round(config.batch_readings / max(1.0, mean_readings)))

@@ -1,9 +1,9 @@
 """Soft targets for networks: out-of-fold predictions of boosted trees, mixed into the labels.
 
-A probability carries more than the one outcome that was drawn with it, and the trees see all readings where training
-drops some: so the network learns what the remaining sensors imply about the missing ones. Learning from another
-model's predictions is distillation (Hinton, Vinyals and Dean, 2015); from one that sees more, learning with privileged
-information (Lopez-Paz et al., ICLR 2016).
+A probability carries more information than a single outcome, and the trees see all readings while training drops some,
+so the network learns what the remaining sensors imply about the missing ones. Learning from another model's predictions
+is distillation (Hinton, Vinyals and Dean, 2015); from one that sees more, learning with privileged information
+(Lopez-Paz et al., ICLR 2016).
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from raindrop.training.progress import bar
 
 FOLDS = 5
 QUICK = {"summaries": "more", "learning_rate": 0.08, "patience": 20}  # with MAX_TREES a third of the preset's time
-MAX_TREES = 400  # in a fold; a round grows one, or one for each class where there are more than two
+MAX_TREES = 400  # per fold; a round adds one, or one per class if there are more than two
 MIN_ROUNDS = 40
-MAX_SAMPLES = 20_000  # that the trees of a fold learn from; a quarter as many choose the number of rounds
-CHUNK = 4096  # samples that are predicted at once
+MAX_SAMPLES = 20_000  # for training the trees of a fold; a quarter as many choose the number of rounds
+CHUNK = 4096  # samples predicted at a time
 
 Folds = list[tuple[NDArray[np.int64], NDArray[np.int64]]]
 
@@ -50,11 +50,11 @@ def soft_targets(
     path: Path | None = None,
     identity: str = "",
 ) -> NDArray[Any] | None:
-    """Targets in which the trees' predictions count `weight`; None where they are no better than a constant.
+    """Targets in which the trees' predictions have this `weight`; None if they are no better than a constant.
 
     Each fifth of the samples is predicted by trees that saw neither it nor any sample of its groups. A part of the
     other four fifths chooses the number of rounds. Summaries are computed once for all folds, and a fold learns from at
-    most MAX_SAMPLES. With `path`, the predictions of each finished fold are kept in that file and not computed again.
+    most MAX_SAMPLES. With `path`, the predictions of finished folds are kept in that file and not computed again.
     """
     task, truth = spec.task, cast(NDArray[Any], training.truth)
     if task.soft_targets(torch.zeros(len(truth), task.num_outputs), truth, weight) is None:
@@ -62,7 +62,7 @@ def soft_targets(
     groups = groups_of(training)
     strata = task.strata(truth)
     if np.unique(strata, return_counts=True)[1].min() < 2 * FOLDS:
-        return None  # too few of a class to learn it from part of them
+        return None  # a class has too few samples for folds
     if groups is not None and len(np.unique(groups)) < 2 * FOLDS:
         return None
     several = max(len(problem.outputs) for problem in task.boosting_problems())
@@ -89,20 +89,20 @@ def soft_targets(
 
 
 class _Columns:
-    """What the trees see of training samples: computed once for all folds, or when needed if that is too much."""
+    """The trees' features of training samples: computed once for all folds, or on demand if they are too large."""
 
     def __init__(self, trees: Trees, training: BatchSource, seed: int):
         self.trees, self.training, self.seed = trees, training, seed
         self.rows = None if is_large(training.table.time) else trees.rows_of(training, seed)
 
     def samples(self, positions: NDArray[np.int64]) -> Samples:
-        """To learn from; there are at most MAX_SAMPLES."""
+        """Samples to learn from, at most MAX_SAMPLES."""
         if self.rows is not None:
             return self.rows.part(positions)
         return self.trees.rows_of(self.training.part(positions), self.seed)
 
     def chunks(self, positions: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
-        """To predict: some positions and their columns at a time."""
+        """For predicting: positions and their columns, a chunk at a time."""
         for some in np.array_split(positions, -(-len(positions) // CHUNK)):
             if self.rows is not None:
                 yield some, torch.from_numpy(self.rows.x[some])
@@ -119,13 +119,13 @@ def folds(strata: NDArray[np.int64], groups: NDArray[np.int64] | None, seed: int
 
 
 def groups_of(training: BatchSource) -> NDArray[np.int64] | None:
-    """(samples,) a number for the group of each sample; None where the table has no groups."""
+    """(samples,) the group number of each sample; None if the table has no groups."""
     name = training.table.roles.group
     return None if name is None else group_or_own_codes(training.table.samples[name])
 
 
 def _at_most(positions: NDArray[np.int64], size: int, seed: int) -> NDArray[np.int64]:
-    """A random part of them where there are more."""
+    """All positions, or a random subset of this size if there are more."""
     if len(positions) <= size:
         return positions
     return cast(NDArray[np.int64], np.sort(np.random.default_rng(seed).choice(positions, size, replace=False)))
@@ -139,7 +139,7 @@ def _save(path: Path | None, identity: str, scores: Tensor, finished: int) -> No
 
 
 def _load(path: Path | None, identity: str, shape: tuple[int, int]) -> tuple[Tensor, int]:
-    """What `_save` kept of this run, and how many folds are finished; zeros where there is nothing to use."""
+    """What `_save` kept of this run, and the number of finished folds; zeros if there is nothing to use."""
     if path is not None and path.exists():
         with suppress(SafetensorError, OSError, KeyError, ValueError, TypeError), safe_open(path, "pt") as file:
             about, scores = file.metadata(), file.get_tensor("scores")

@@ -1,4 +1,4 @@
-"""Several processes started by torchrun: who am I, and sums over all of us. Alone, everything is a no-op."""
+"""Several processes started by torchrun: rank, size, and sums over all of them. With one process, all are no-ops."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from raindrop.errors import ConfigError, TrainingError, first_line
 
 
 def join() -> None:
-    """Join the other processes where torchrun started several."""
+    """Join the other processes if torchrun started several."""
     if not dist.is_available() or dist.is_initialized() or os.environ.get("WORLD_SIZE", "1").strip() in ("", "0", "1"):
         return
     wanted = os.environ["WORLD_SIZE"]
@@ -47,7 +47,7 @@ def rank() -> int:
 
 
 def size() -> int:
-    """How many processes there are."""
+    """The number of processes."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
@@ -62,18 +62,18 @@ def largest(tensor: Tensor) -> Tensor:
 
 
 def wait() -> None:
-    """Until all processes are here."""
+    """Wait until all processes get here."""
     if size() > 1:
         with _others_may_end():
             dist.barrier()
 
 
 def add_gradients(parameters: Iterable[nn.Parameter], loss: float) -> float:
-    """Add up the gradients of all processes, and return the sum of their losses.
+    """Sum the gradients of all processes, and return the sum of their losses.
 
     Each process scales its loss by its share of the whole batch. A process without samples has no gradient and adds
-    nothing, which DistributedDataParallel, where every process must run every backward pass, does not admit. All
-    gradients go in one vector: networks here are small, so that it takes one message.
+    nothing, which DistributedDataParallel does not support, since it needs every process in every backward pass. All
+    gradients are sent as one vector: the networks are small, so one message is enough.
     """
     if size() == 1:
         return loss
@@ -96,7 +96,7 @@ def _reduced(tensor: Tensor, operation: str) -> Tensor:
 
 @contextmanager
 def _others_may_end() -> Iterator[None]:
-    """A sentence where another process has ended, or does not answer."""
+    """Turn errors about a process that has ended, or does not respond, into a message."""
     try:
         yield
     except RuntimeError as error:
@@ -107,5 +107,5 @@ def _others_may_end() -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    """What gloo says, without places in its source and advice."""
+    """The message of gloo, without source locations and advice."""
     return re.sub(r"\[/[^\]]*\]\s*", "", first_line(error)).partition(". ")[0]

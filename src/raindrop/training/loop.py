@@ -1,7 +1,7 @@
 """The one loop that trains every network.
 
-Everything random in step s of epoch e is drawn from (seed, e, s), so a run that was killed and resumed walks the
-same path as one that was not, and there is no generator state to save.
+Everything random in step s of epoch e is drawn from (seed, e, s), so a run that was killed and resumed takes exactly
+the same steps as one that was not, and there is no generator state to save.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def train(
 ) -> list[dict[str, Any]]:
     """Train `model` in place and return one record per epoch.
 
-    With `run`, a checkpoint and log.jsonl are kept in that folder, and `resume` continues from them, also for more
+    With `run`, a checkpoint and log.jsonl are kept in that folder, and `resume` continues from them, even for more
     epochs than the run was started with. The model ends with the weights of the epoch that validated best, or the last
-    ones where there is no validation. `callbacks` are called by the first process only.
+    ones without validation. `callbacks` are called by the first process only.
     """
     check_callbacks(callbacks)
     watchers = CallbackList(callbacks if distributed.rank() == 0 else ())
@@ -81,7 +81,7 @@ def train(
     begun = saved - sum(record["seconds"] for record in progress.history)
     if progress.done:  # a finished run may be extended
         progress.done = _is_done(progress, config)
-    if progress.history:  # the kill may have come between the checkpoint and the log
+    if progress.history:  # it may have been killed between checkpoint and log
         _log(run, progress.history)
 
     def save() -> None:
@@ -167,10 +167,11 @@ def _step(
     draw: list[int],
     device: str,
 ) -> float:
-    """One step of all processes, each on its share of the batch; the loss over the whole batch.
+    """One step of all processes, each on its share of the batch; returns the loss over the whole batch.
 
-    A share that would not fit in memory is run in parts whose gradients are added up. Each part counts by its share of
-    the whole batch, so the sum over all parts of all processes is the mean over the batch, however uneven they are.
+    A share that would not fit in memory is processed in parts whose gradients are summed. Each part is weighted by its
+    share of the whole batch, so the sum over all parts of all processes is the mean over the batch, however uneven they
+    are.
     """
     draw = [*draw, distributed.rank()]
     rng = np.random.default_rng(draw)
@@ -197,12 +198,12 @@ def _step(
 
 
 def _total_weight(training: BatchSource, positions: NDArray[np.int64]) -> float:
-    """How much these samples count together in a mean over samples."""
+    """The total weight of these samples in a mean over samples."""
     return float(len(positions) if training.weights is None else training.weights[positions].sum())
 
 
 def task_loss(task: Task, output: Output, target: Tensor, weight: Tensor | None = None) -> Tensor:
-    """The task's loss of the scores, or of each ensemble member by itself."""
+    """The task's loss of the scores, or of each ensemble member separately."""
     if output.members is None:
         return task.loss(output.scores, target, weight)
     return task.member_loss(output.members, target, weight)
@@ -223,7 +224,7 @@ def _imbalanced(strata: NDArray[np.int64]) -> bool:
 
 
 def _lr_factor(config: TrainConfig, done: float) -> float:
-    """What the peak learning rate is multiplied by when the share `done` of all steps is done."""
+    """The factor of the peak learning rate when the share `done` of all steps is done."""
     rise = min(1.0, (done + 1e-3) / config.warmup) if config.warmup else 1.0
     return rise * (0.5 * (1 + math.cos(math.pi * done)) if config.schedule == "cosine" else 1.0)
 
@@ -233,7 +234,7 @@ def _copy(model: Model) -> dict[str, Tensor]:
 
 
 def _update_ema(ema: dict[str, Tensor], model: Model, decay: float, step: int) -> None:
-    """Exponential moving average; the decay is smaller at first, so that the initial weights do not linger."""
+    """Exponential moving average; the decay is smaller at first, so that the initial weights fade quickly."""
     rate = 1 - min(decay, (1 + step) / (10 + step))
     for name, tensor in model.state_dict().items():
         ema[name].lerp_(tensor, rate) if tensor.is_floating_point() else ema[name].copy_(tensor)
@@ -254,19 +255,19 @@ def _swapped(model: Model, weights: dict[str, Tensor] | None) -> Iterator[None]:
 
 
 def _is_done(progress: Progress, config: TrainConfig) -> bool:
-    """Whether all epochs are run, or none was better for long."""
+    """Whether all epochs are done, or there was no improvement for `patience` epochs."""
     waited = progress.epoch - (progress.best_epoch or progress.epoch)
     return progress.epoch >= config.epochs or 0 < config.patience <= waited
 
 
 def _agreed(stop: bool) -> bool:
-    """Whether any process wants to stop: all of them must."""
+    """Whether any process wants to stop: then all of them must."""
     return bool(distributed.largest(torch.tensor([float(stop)]))) if distributed.size() > 1 else stop
 
 
 @contextmanager
 def closing_callbacks(callbacks: CallbackList) -> Iterator[None]:
-    """Call `on_end` whatever happens within the block."""
+    """Call `on_end` whatever happens in the block."""
     try:
         yield
     finally:

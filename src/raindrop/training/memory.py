@@ -1,4 +1,4 @@
-"""How much memory a model will take, estimated before it is taken."""
+"""Estimates of the memory that a model needs, made before it is allocated."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from raindrop.hardware import require_memory
 from raindrop.models.base import Model
 
 SCORING_BYTES, TRAINING_BYTES = 32, 96  # per cell of an item of more than MAX_CELLS
-LONG = 10_000  # readings of an item, from which on the model is tried on its first readings
+LONG = 10_000  # readings; for longer items the model is tried on the first readings
 TRIED = (250, 500, 1000, 2000)  # readings
 FLOOR = 500  # bytes per reading: the batch itself, and arrays outside torch
-NODE = 1000  # bytes of an operation that is remembered for its gradient, besides its tensors
-MARGIN = 1.5  # memory is taken in larger pieces than tensors need, and some of it outside torch
+NODE = 1000  # bytes per operation recorded for its gradient, besides its tensors
+MARGIN = 1.5  # for fragmentation, and for arrays outside torch
 COPIES = 6  # of the weights in training: gradients, two moments, their average, the best ones, a copy to exchange
-MANY_SENSORS = 500  # from which on there may be many weights
-SMALL = 100 << 20  # bytes that are always taken without asking
+MANY_SENSORS = 500  # with fewer, the weights are not checked
+SMALL = 100 << 20  # bytes; smaller amounts are not checked
 
 
 def require_room_for_weights(make: Callable[[], Model], sensors: int) -> None:
-    """Raise before a model is made whose weights, with their copies in training, are more than the memory holds."""
+    """Raise before creating a model whose weights, with their copies in training, exceed the memory."""
     if sensors < MANY_SENSORS:
         return
     with torch.device("meta"):  # shapes without memory
@@ -40,14 +40,14 @@ def require_room_for_weights(make: Callable[[], Model], sensors: int) -> None:
         require_memory(
             needed,
             f"Training a model of a table of {sensors:,} sensors, for its weights alone,",
-            "Leave out sensors that say little, or use the model 'trees', which has no weights.",
+            "Leave out uninformative sensors, or use the model 'trees', which has no weights.",
         )
 
 
 def require_room(model: Model, data: BatchSource, *, gradients: bool) -> None:
-    """Raise before memory runs out where one item alone is more than the memory holds, by an estimate.
+    """Raise before memory runs out if a single item exceeds the memory, by an estimate.
 
-    Batches are cut so that they stay below MAX_CELLS; what is left are items that are larger by themselves.
+    Batches are cut to stay below MAX_CELLS, so only items that exceed it by themselves need a check.
     """
     readings, cells = data.largest()
     needed = 0.0
@@ -65,21 +65,21 @@ def require_room(model: Model, data: BatchSource, *, gradients: bool) -> None:
         needed,
         f"{'Training on' if gradients else 'Scoring'} the largest sample, with {readings:,} readings of a table of "
         f"{len(data.scaler.sensors):,} sensors,",
-        "Cut long samples into shorter ones, leave out sensors that say little, or use the model 'trees', whose memory "
+        "Cut long samples into shorter ones, leave out uninformative sensors, or use the model 'trees', whose memory "
         "does not grow with readings times sensors.",
     )
 
 
 def memory_of_long_item(model: Model, item: Batch, *, gradients: bool) -> float:
-    """Bytes that one item will take, extrapolated from its first readings.
+    """Bytes that one item needs, extrapolated from its first readings.
 
-    A copy of the model is run on the first 250, 500, 1,000 and 2,000 readings. What it takes at most grows in a line
-    from there on, or in a parabola where growth rises all along: some models attend from every time to every other.
+    A copy of the model is run on the first 250, 500, 1,000 and 2,000 readings. Its peak is extrapolated linearly, or
+    quadratically if the growth rises throughout: some models attend from every time to every other.
     """
     n, total = np.array(TRIED, dtype=float), len(item.value)
     peak = np.array([_peak(model, _first(item, some), gradients=gradients) for some in TRIED], dtype=float)
     slope = np.diff(peak) / np.diff(n)
-    bend = float((np.diff(slope) / (n[2:] - n[:-2])).min())  # a step where work is cut into chunks is in one of them
+    bend = float((np.diff(slope) / (n[2:] - n[:-2])).min())  # work cut into chunks makes only one of them large
     if bend * n[-1] < 0.1 * slope[-1]:
         bend = 0.0
     rest = total - n[-1]
@@ -101,21 +101,21 @@ def _first(item: Batch, readings: int) -> Batch:
 
 
 def _peak(model: Model, item: Batch, *, gradients: bool) -> int:
-    """The most bytes that are alive at a time while a copy of the model works on an item, on the model's device."""
+    """The peak of live bytes while a copy of the model processes an item, on the model's device."""
     copy = deepcopy(model)
     copy.train(gradients)
     item = item.to(next((tensor.device for tensor in copy.parameters()), torch.device("cpu")))
     with torch.random.fork_rng(devices=[]), torch.set_grad_enabled(gradients), _LiveTensors() as live:
-        output = copy(item)  # not score_batch, which may take another way for short items
-        remembered = NODE * live.operations if gradients else 0
+        output = copy(item)  # not score_batch, which may have a shortcut for short items
+        recorded = NODE * live.operations if gradients else 0
         if gradients:
             (output.scores.sum() + output.penalty).backward()
-        peak: int = live.peak + remembered
+        peak: int = live.peak + recorded
         return peak
 
 
 class _LiveTensors(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts the operations, and the bytes of all tensors that are alive, with their maximum."""
+    """Counts operations and the bytes of all live tensors, and keeps their maximum."""
 
     operations: int
     peak: int

@@ -34,7 +34,7 @@ def bar(show: bool, total: int, text: str = "training") -> Iterator[Callable[[in
 
 
 def note(show: bool, text: str) -> None:
-    """A line for the person who watches the progress bars."""
+    """Print a line beside the progress bars."""
     if show and distributed.rank() == 0:
         from rich.console import Console
 

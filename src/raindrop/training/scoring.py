@@ -1,4 +1,4 @@
-"""Running a trained model over a table, without gradients."""
+"""Run a trained model over a table, without gradients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from raindrop.training.progress import bar
 
 
 def evaluating(model: Model, device: str) -> None:
-    """Put a model on a device and in evaluation mode, where it is not yet: going through all modules takes a while."""
+    """Put a model on a device and in evaluation mode, unless it already is: walking through all modules is slow."""
     if model.training or model.network.training:
         model.eval()
     tensor = next(chain(model.parameters(), model.buffers()), None)
@@ -36,7 +36,7 @@ def run_model(
     with bar(show, len(data), "predicting") as update:
         for host_batch in in_order(data):
             batch = host_batch.to(device)
-            with torch.inference_mode():  # never across a yield: it would stay on in the caller's code
+            with torch.inference_mode():  # never across a yield: it would stay active in the caller's code
                 output = model(batch)
             yield batch, output
             done += batch.num_samples
@@ -58,7 +58,7 @@ def _scored(model: Model, data: BatchSource, device: str, *, show: bool = False)
 
 
 def scores_of(model: Model, data: BatchSource, device: str = "cpu", *, show: bool = False) -> Tensor:
-    """(items, output) on the CPU; several processes share the work, and each gets all of it."""
+    """(items, output) on the CPU; several processes share the work, and each gets the full result."""
     if not len(data):
         raise ValueError("there are no samples to score")
     if distributed.size() == 1:

@@ -17,10 +17,10 @@ and the same backwards in time with weights of its own; a missing reading is the
 errors of x^, z^ and c^ at all visible readings and the distance of the two directions are added to the loss, as in the
 paper. As in the authors' code the state decays before Eq. 1 and the recurrence is an LSTM.
 
-A query is answered by c^ of a step of its own (`query_steps.py`), so extra steps never change the recurrence; where a
-sample has no timestamp on one side of the query, such as in a forecast, the other direction answers alone. W_beta does
-not see a sensor's own m, so that it does not matter whether the asked reading is visible. Times are in units of a
-sensor's typical interval between readings.
+A query is answered by c^ of an additional step (`query_steps.py`), so queries never change the recurrence; if a sample
+has no timestamp on one side of the query, as in a forecast, only the other direction answers. W_beta does not use a
+sensor's own m, so it does not matter whether the queried reading is visible. Times are in units of a sensor's typical
+interval between readings.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class BRITSConfig(Ranged):
 
 
 class BRITS(QueryNetwork):
-    """Quantiles of asked readings from RITS in both directions of time."""
+    """Quantiles of queried readings from RITS in both directions of time."""
 
     def __init__(self, config: BRITSConfig, spec: DataSpec):
         super().__init__(config, spec)
@@ -133,7 +133,7 @@ class RITS(nn.Module):
         return past.run(step, start, inputs)
 
     def estimates(self, steps: Steps, states: Tensor) -> tuple[Tensor, Estimates]:
-        """The decayed state (n, h) at each step, and what it and the other sensors predict there."""
+        """The decayed state (n, h) at each step, and the estimates from it and from the other sensors."""
         gamma, beta = self.decays(steps)
         h = gamma * steps.before(states, states.new_zeros(2 * self.dim))[:, : self.dim]
         W_z = self.W_z.masked_fill(self.diagonal, 0.0)

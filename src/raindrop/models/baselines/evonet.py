@@ -1,6 +1,6 @@
 """EvoNet (Hu et al., "Time-Series Event Prediction with Evolutionary State Graph", WSDM 2021) with a classifier on top.
 
-A series is cut into segments. Each segment is in one of a few states, more or less, and a sample is a sequence of
+A series is cut into segments. Each segment belongs, with some probability, to each of a few states, and a sample is a
 transitions between states:
 
 States            P_t(v) = pi_v N(x_t; mu_v, sigma_v^2) / sum_u ...   a Gaussian mixture, fitted before training
@@ -45,7 +45,7 @@ from raindrop.models.layers import Clock, StateHeadConfig
 from raindrop.ranges import Positive, Range, Share, Size
 
 MAX_FITTED = 20_000  # training segments that the mixture is fitted to
-FIT_SAMPLES = 2_048  # training samples that they are taken from
+FIT_SAMPLES = 2_048  # training samples that the segments are taken from
 FIT_STEPS = 30  # of expectation and maximisation
 MIN_VARIANCE = 0.01  # of a component, for sensors that are constant in it
 
@@ -136,7 +136,7 @@ class EvoNet(Model):
         return SegmentedReadings(value, seen, seen.any(-1))
 
     def state_inputs(self, readings: SegmentedReadings) -> tuple[Tensor, Tensor]:
-        """(p, m) each: values of the segments with readings, and which of them the mixture looks at."""
+        """(p, m) each: values of the segments with readings, and 1 for those that the mixture uses."""
         x = readings.value[readings.present].clamp(-self.config.outlier, self.config.outlier)
         seen = readings.seen[readings.present]
         return x, torch.ones_like(seen) if self.config.missing == "mean" else seen
@@ -191,9 +191,9 @@ class TransitionMessages(nn.Module):
 
 
 class StateMixture(nn.Module):
-    """A mixture of Gaussians with diagonal covariances over segments; what it learned are its buffers.
+    """A mixture of Gaussians with diagonal covariances over segments, stored in buffers.
 
-    Of a sensor that was not looked at, a component says nothing: the others alone decide.
+    Sensors that are not used are left out of a component's likelihood.
     """
 
     mean: Tensor  # (v, m)
@@ -207,7 +207,7 @@ class StateMixture(nn.Module):
         self.register_buffer("log_weight", torch.zeros(states))
 
     def forward(self, x: Tensor, seen: Tensor) -> Tensor:
-        """(p, m) values, and 1 or 0 for those that are looked at -> (p, v) the probability of each state."""
+        """(p, m) values, and 1 or 0 for those that are used -> (p, v) the probability of each state."""
         return torch.softmax(self.log_joint(x, seen), dim=-1)
 
     def log_joint(self, x: Tensor, seen: Tensor) -> Tensor:
@@ -220,10 +220,10 @@ class StateMixture(nn.Module):
 
     @torch.no_grad()
     def fit(self, x: Tensor, seen: Tensor, rng: np.random.Generator) -> None:
-        """Expectation and maximisation on (p, m) values, from random segments as means; without any, nothing changes.
+        """EM on (p, m) values, starting from random segments as means; without any segments, nothing changes.
 
-        Each component has one more observation of mean 0 and variance 1, as every sensor has over all readings, so that
-        one with few segments keeps some width.
+        Each component gets one additional observation of mean 0 and variance 1, the values of every sensor over all
+        readings, so that a component with few segments keeps some width.
         """
         if not len(x):
             return

@@ -57,7 +57,7 @@ class GRINConfig(Ranged):
 
 
 class GRIN(QueryNetwork):
-    """Quantiles of asked readings from a graph recurrent network in both directions of time."""
+    """Quantiles of queried readings from a graph recurrent network in both directions of time."""
 
     def __init__(self, config: GRINConfig, spec: DataSpec):
         super().__init__(config, spec)

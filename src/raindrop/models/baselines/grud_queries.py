@@ -36,7 +36,7 @@ class GRUDQueryConfig(Ranged):
 
 
 class GRUDQueries(QueryNetwork):
-    """Quantiles of asked readings from GRU-D in both directions of time."""
+    """Quantiles of queried readings from GRU-D in both directions of time."""
 
     def __init__(self, config: GRUDQueryConfig, spec: DataSpec):
         super().__init__(config, spec)
@@ -86,7 +86,7 @@ class GRUDCell(nn.Module):
         return self.advance(asked.before(states, start.new_zeros(len(self.U))), *self.inputs(asked))
 
     def inputs(self, steps: Steps) -> tuple[Tensor, Tensor]:
-        """(n, 3 h) what enters z, r and h~ from outside, and (n, h) the decay of the state."""
+        """(n, 3 h) the inputs of z, r and h~, and (n, h) the decay of the state."""
         filled = torch.where(steps.observed, steps.value, self.input_gamma(steps) * steps.last)  # Eq. 11
         x = filled @ self.W + steps.observed.to(filled.dtype) @ self.V + self.b
         return x, decay(steps.elapsed @ self.state_decay + self.state_decay_bias)  # Eq. 10

@@ -21,7 +21,7 @@ from raindrop.models.base import DataSpec, Model
 from raindrop.models.layers import Clock, StateHeadConfig
 from raindrop.ranges import Positive, Range
 
-MIN_LOG_WEIGHT = -60.0  # negligible beside the nearest reading's 0, and large enough that exp does not underflow
+MIN_LOG_WEIGHT = -60.0  # negligible next to the nearest reading's 0, but exp does not underflow
 
 
 @dataclass(frozen=True, kw_only=True)

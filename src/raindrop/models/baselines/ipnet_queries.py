@@ -51,7 +51,7 @@ class IPNetQueryConfig(Ranged):
 
 
 class IPNetQueries(QueryNetwork):
-    """Quantiles of asked readings from kernel averages of all sensors at the query's time."""
+    """Quantiles of queried readings from kernel averages of all sensors at the query's time."""
 
     def __init__(self, config: IPNetQueryConfig, spec: DataSpec):
         super().__init__(config, spec)
@@ -76,7 +76,7 @@ class IPNetQueries(QueryNetwork):
         return Output(self.head(centre, evidence, queries.sensor), hidden, centre.new_zeros(()))
 
     def interpolate(self, batch: Batch, queries: Queries) -> tuple[Tensor, Tensor, Tensor]:
-        """sigma, log lambda and gamma of every sensor at the queries, (q, u), without the asked readings themselves."""
+        """sigma, log lambda and gamma of every sensor at the queries, (q, u), without the queried readings."""
         times = QueryTimes.from_batch(batch)
         unit = float(self.interval.median())
 
@@ -104,7 +104,7 @@ class IPNetQueries(QueryNetwork):
         return result[0], result[1], result[2]
 
     def smooth_asked(self, batch: Batch, time: Tensor, queries: Queries, at: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(q,) sigma, log lambda and gamma of the asked sensor from its readings (n,) at other times than `at` (q,).
+        """(q,) sigma, log lambda and gamma of the queried sensor from its readings (n,) at times other than `at` (q,).
 
         A sensor without such readings is treated as by `KernelSmoother`: one reading of 0, the mean, at time 0.
         """

@@ -61,7 +61,7 @@ class MTANDQueryConfig(Ranged):
 
 
 class MTANDQueries(QueryNetwork):
-    """Quantiles of asked readings by attention from the query's time to the times of the readings."""
+    """Quantiles of queried readings by attention from the query's time to the times of the readings."""
 
     def __init__(self, config: MTANDQueryConfig, spec: DataSpec):
         super().__init__(config, spec)
@@ -111,8 +111,9 @@ class MTANDQueries(QueryNetwork):
     def attend(self, query: Tensor, key: Tensor, lengths: Tensor, rank: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Sums over the timestamps t of a sample, weighted by E = exp(score - largest score of the time k).
 
-        query (b, k, h, j), key (b, t, h, j), lengths (b,) timestamps, rank (b, k) of the timestamp at the very time, -1
-        without one, rows (b, t, 2u). Returns the sums without that timestamp (b, k, h, 2u), and its weight (b, k, h).
+        query (b, k, h, j), key (b, t, h, j), lengths (b,) timestamps, rank (b, k) of the timestamp exactly at the time,
+        -1 if there is none, rows (b, t, 2u). Returns the sums without that timestamp (b, k, h, 2u), and its weight (b,
+        k, h).
         """
         b, k, H, j = query.shape
         t = key.shape[1]

@@ -165,7 +165,7 @@ class GatedInception(nn.Module):
 
 
 def earlier(x: Tensor, rank: Tensor, lag: int) -> Tensor:
-    """(s, ...) the entry of the timestamp `lag` steps before in the same sample, 0 where there is none."""
+    """(s, ...) the entry of the timestamp `lag` steps earlier in the same sample, 0 if there is none."""
     if lag == 0:
         return x
     exists = (rank >= lag).view(-1, *[1] * (x.dim() - 1))

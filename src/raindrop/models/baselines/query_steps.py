@@ -1,9 +1,9 @@
-"""What networks share that answer queries: a recurrent step for each query alone, both directions, quantiles.
+"""Shared by networks that answer queries: a separate recurrent step for each query, both directions, quantiles.
 
-A recurrent model takes a step at every timestamp of a sample. A query (sensor v, time t) is answered by one more step,
-at its own time: it starts from the state after the last timestamp strictly before t, its inputs are the other sensors'
-readings at t, if there are any, and its state is not passed on. Backwards in time likewise. So an answer does not
-depend on other queries, nor on a reading of v at t itself, and a query may be at any time.
+A recurrent model takes a step at every timestamp of a sample. A query (sensor v, time t) is answered by an additional
+step at its own time: it starts from the state after the last timestamp strictly before t, its inputs are the other
+sensors' readings at t, if any, and its state is not passed on. The same holds backwards in time. So an answer depends
+neither on other queries nor on a reading of v at t itself, and a query may be at any time.
 Axes: s steps (timestamps of a sample), q queries, n either of the two, u sensors.
 """
 
@@ -29,7 +29,7 @@ MIN_SPREAD = -2.0  # start of the distances between quantiles, before softplus
 
 
 def reversed_steps(batch: Batch) -> Tensor:
-    """(s,) where each step goes when the steps of each sample are reversed; its own inverse."""
+    """(s,) the new position of each step when the steps of each sample are reversed; its own inverse."""
     first = batch.samples.offsets[batch.step_sample]
     return first + batch.samples.counts[batch.step_sample] - 1 - batch.rank
 
@@ -54,7 +54,7 @@ def reversed_in_time(batch: Batch) -> Batch:
 class Steps:
     """The inputs of a recurrence at timestamps, or at queries."""
 
-    previous: Tensor  # (n,) the last timestamp strictly before; -1 where the sample has none
+    previous: Tensor  # (n,) the last timestamp strictly before; -1 if the sample has none
     gap: Tensor  # (n,) time since then, in typical intervals of all sensors; 0 without one
     value: Tensor  # (n, u) reading at the time itself; 0 where there is none
     observed: Tensor  # (n, u) whether there is one
@@ -63,12 +63,12 @@ class Steps:
     elapsed: Tensor  # (n, u) time since then, or since the first timestamp, in typical intervals of the sensor
 
     def before(self, states: Tensor, initial: Tensor) -> Tensor:
-        """(n, ...) the states (s, ...) after the previous timestamps; `initial` (...) where there is none."""
+        """(n, ...) the states (s, ...) after the previous timestamps; `initial` (...) if there is none."""
         return torch.cat([initial[None], states])[self.previous + 1]
 
 
 class Past:
-    """The timestamps of a batch in their order: what precedes each of them, and any other time."""
+    """The timestamps of a batch in order: what precedes each of them, or any other time."""
 
     def __init__(self, batch: Batch, interval: Tensor):
         """`interval` (u,) is the typical time between readings of each sensor."""
@@ -86,7 +86,7 @@ class Past:
         self.keys = batch.step_sample.cpu() * self.base + 2 * rank + 1  # rising: sample, then time
 
     def locate(self, sample: Tensor, time: Tensor) -> tuple[Tensor, Tensor]:
-        """(q,) the last timestamp strictly before each time, and the one at the very time; -1 where there is none."""
+        """(q,) the last timestamp strictly before each time, and the one exactly at it; -1 if there is none."""
         rank = torch.searchsorted(self.distinct, time)
         same = torch.cat([self.distinct, self.distinct.new_full((1,), torch.nan)])[rank] == time
         key = sample.cpu() * self.base + 2 * rank + same.long()
@@ -120,14 +120,14 @@ class Past:
         )
 
     def _since(self, time: Tensor, previous: Tensor) -> Tensor:
-        """(n,) the time since the previous timestamp; 0 where there is none."""
+        """(n,) the time since the previous timestamp; 0 if there is none."""
         steps = torch.cat([torch.zeros(1, dtype=torch.float64), self.batch.time])[previous.cpu() + 1]
         return times_like(time - steps, self.batch.value).masked_fill(previous < 0, 0.0)
 
     def run(self, step: Callable[..., Tensor], state: Tensor, inputs: Sequence[Tensor]) -> Tensor:
         """(s, ...) the state after each timestamp: state = step(state, *inputs of that timestamp).
 
-        state (b, ...) at the start, inputs (s, ...). Samples that have ended take no more steps.
+        state (b, ...) is the initial state, inputs (s, ...). Samples that have ended take no further steps.
         """
         batch = self.batch
         if not batch.num_steps:
@@ -156,7 +156,7 @@ class QueryNetwork(Model):
         self.register_buffer("interval", torch.ones(spec.num_sensors))
 
     def prepare(self, training: BatchSource, validation: BatchSource | None, seed: int) -> None:
-        """Learn how far apart the readings of each sensor typically are."""
+        """Learn the typical interval between the readings of each sensor."""
         self.interval.copy_(torch.from_numpy(typical_intervals(training.table)))
 
     def both_directions(self, batch: Batch) -> tuple[Past, Past]:
@@ -165,7 +165,7 @@ class QueryNetwork(Model):
 
 
 class SensorLinear(nn.Module):
-    """y = w_v . x + b_v, with weights of the asked sensor v."""
+    """y = w_v . x + b_v, with the weights of the queried sensor v."""
 
     def __init__(self, width: int, num_sensors: int):
         super().__init__()
@@ -178,7 +178,7 @@ class SensorLinear(nn.Module):
 
 
 class QuantileHead(nn.Module):
-    """The centre is the median; the other quantiles lie apart from it by sums of positive linear functions."""
+    """The centre is the median; the other quantiles are apart from it by sums of positive linear functions."""
 
     def __init__(self, width: int, spec: DataSpec):
         super().__init__()
@@ -186,7 +186,7 @@ class QuantileHead(nn.Module):
         self.of_sensor = nn.Parameter(torch.full((spec.num_sensors, spec.num_outputs - 1), MIN_SPREAD))
 
     def forward(self, centre: Tensor, x: Tensor, sensor: Tensor) -> Tensor:
-        """(q,), (q, width), (q,) -> (q, level), rising."""
+        """(q,), (q, width), (q,) -> (q, level), ascending."""
         apart = F.softplus(self.apart(x) + self.of_sensor[sensor])
         below, above = apart.chunk(2, dim=1)
         below = below.flip(1).cumsum(1).flip(1)
@@ -201,7 +201,7 @@ def time_in_sample(batch: Batch, sample: Tensor, time: Tensor) -> Tensor:
 
 
 def own(x: Tensor, queries: Queries) -> Tensor:
-    """(q, u) -> (q,): the column of the asked sensor."""
+    """(q, u) -> (q,): the column of the queried sensor."""
     return x.gather(1, queries.sensor[:, None])[:, 0]
 
 

@@ -1,6 +1,6 @@
-"""Boosted trees that answer queries, from what Raindrop sees: decaying averages of the sensor and of its neighbours.
+"""Boosted trees that answer queries, from Raindrop's inputs: decaying averages of a sensor and its neighbours.
 
-The trees correct the line between the sensor's own neighbouring readings. Neighbours are the sensors whose readings at
+The trees correct the linear interpolation of the sensor's own readings. Neighbours are the sensors whose readings at
 the same time correlate most with the sensor's own.
 """
 
@@ -50,13 +50,13 @@ class QueryTrees(Trees):
     def fit(self, training: BatchSource, validation: BatchSource | None, seed: int) -> list[dict[str, Any]]:
         self.interval.copy_(torch.from_numpy(typical_intervals(training.table)))
         correlation = correlations(training, len(self.interval))
-        np.fill_diagonal(correlation, -np.inf)  # the sensor itself comes last, also where few pairs are known
+        np.fill_diagonal(correlation, -np.inf)  # the sensor itself comes last, even if few pairs are known
         order = np.argsort(-correlation, axis=0, kind="stable")
         self.neighbours.copy_(torch.from_numpy(order[: self.neighbours.shape[1]].T.copy()))
         return super().fit(training, validation, seed)
 
     def rows_of(self, data: BatchSource, seed: int) -> Samples:
-        """Queries of random windows, up to MAX_ROWS, with what is left of their values beside the line."""
+        """Queries of random windows, up to MAX_ROWS; targets are the residuals of linear interpolation."""
         rng = np.random.default_rng(seed)
         rows, targets, total = [], [], 0
         order = rng.permutation(len(data))
@@ -76,7 +76,7 @@ class QueryTrees(Trees):
         return Output(scores, scores, scores.new_zeros(()))
 
     def _describe(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """(q, column) of double precision, and (q,) the line between the sensor's neighbouring readings."""
+        """(q, column) in double precision, and (q,) the linear interpolation of the sensor's own readings."""
         queries = cast(Queries, batch.queries)
         series = Series(batch, self.interval, self.scales)
         own = Embedding.of(series.around(queries.sample, queries.sensor, queries.time, strict=True))

@@ -1,6 +1,6 @@
-"""Fill a reading by simple rules: the sensor's mean, its last value, linear interpolation, the nearest sensors.
+"""Impute a reading by simple rules: the sensor's mean, its last value, linear interpolation, the nearest sensors.
 
-All quantiles of a score are the same number; intervals come from the validation readings alone.
+All quantiles are the same number; intervals come only from the validation readings.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class NoConfig:
 
 
 class PointModel(DirectModel):
-    """A number for each query, from the readings around it."""
+    """One number for each query, from the readings around it."""
 
     sees_distant: ClassVar[bool] = True
     interval: Tensor
@@ -62,7 +62,7 @@ class SensorMean(PointModel):
 
 
 class LastValue(PointModel):
-    """The sensor's latest reading; the next one where there is none before, its mean where there is none at all."""
+    """The sensor's latest reading; the next one if there is none before, its mean if there is none at all."""
 
     def answer(self, batch: Batch, series: Series, queries: Queries) -> Tensor:
         moments = series.around(queries.sample, queries.sensor, queries.time, strict=True)
@@ -71,16 +71,16 @@ class LastValue(PointModel):
 
 
 class LinearInterpolation(PointModel):
-    """The line between the sensor's neighbouring readings; the nearest one outside, its mean where there is none."""
+    """Linear interpolation of the sensor's readings; the nearest one outside, its mean if there is none."""
 
     def answer(self, batch: Batch, series: Series, queries: Queries) -> Tensor:
         return series.around(queries.sample, queries.sensor, queries.time, strict=True).values()[2]
 
 
 class NearestSensors(PointModel):
-    """The mean of the most correlated sensors that have a reading near the time; linear interpolation where none has.
+    """The mean of the most correlated sensors with a reading near the time; linear interpolation if there is none.
 
-    Values are z-scores, so a neighbour's value is what this sensor would have at the same rank of its own.
+    Values are z-scores, so a neighbour's value is used directly as this sensor's.
     """
 
     correlation: Tensor

@@ -1,8 +1,8 @@
 """Messages from every sensor to every other at every timestamp: Eq. 1-3 for embedded senders.
 
 These are (s, u, v) numbers, far more than everything else in the model. They are computed in chunks that fit into the
-processor's cache, and computed again for the gradient, which is written by hand. No array of this size is ever stored,
-so memory grows with the embeddings only.
+processor's cache, and recomputed for the gradient, which is written by hand. No array of this size is ever stored, so
+memory only grows with the embeddings.
 
 Axes: g a block of timestamps of one sample, t a timestamp within it, u the sending and v the receiving sensor, j a rank
 of the message, a a term of the argument of Eq. 1.

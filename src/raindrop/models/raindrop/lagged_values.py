@@ -1,7 +1,7 @@
-"""What a sender measured some time before and after a query, weighted for each pair of sensors.
+"""The values of a sender some time before and after a query, weighted for each pair of sensors.
 
-An influence takes time: what v shows at t, its sender u may have shown hours earlier, and whom v informs will show it
-hours later. Each pair of sensors has its own weights of the sender's values at a few lags.
+An influence takes time: what v measures at t, its sender u may have shown hours earlier, and a sensor that v informs
+will show it hours later. Each pair of sensors has its own weights for the sender's values at a few lags.
 Axes: q queries, u senders, l lags.
 """
 
@@ -15,11 +15,11 @@ from raindrop.batch.nearby import MAX_AGE, Series
 from raindrop.models.raindrop.pair_numbers import PairNumbers
 
 LAGS = (-8.0, -6.0, -4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0)  # in units of `lag_unit`
-CERTAIN = 2.0  # typical intervals to the nearest reading after which a value at a lag counts for a third
+CERTAIN = 2.0  # typical intervals to the nearest reading at which a lagged value has a weight of 1/e
 
 
 class LaggedValues(nn.Module):
-    """One number from each sender: its values around a query, by a learned weight per pair of sensors and lag."""
+    """One number from each sender: its values around a query, with a learned weight per pair of sensors and lag."""
 
     def __init__(self, num_sensors: int, rank: int):
         super().__init__()
@@ -40,5 +40,5 @@ class LaggedValues(nn.Module):
 
 
 def lag_unit(interval: Tensor) -> Tensor:
-    """The time that lags are multiples of: the typical interval of a sensor that is read often (lower quartile)."""
+    """The unit of the lags: the typical interval of a sensor that is read often (lower quartile)."""
     return torch.quantile(interval.detach().cpu().double(), 0.25)

@@ -14,12 +14,12 @@ from raindrop.models.raindrop.config import RaindropConfig
 from raindrop.models.raindrop.dense_messages import MASKED_LOGIT, MAX_LOGIT, dense_messages
 from raindrop.models.raindrop.temporal import insert_readings
 
-MAX_TARGET = 5.0  # readings further from the mean (in standard deviations) count as this far in the reconstruction
+MAX_TARGET = 5.0  # reconstruction targets are clipped to this many standard deviations
 
 
 @dataclass(frozen=True)
 class State:
-    """What one layer passes to the next."""
+    """The state that one layer passes to the next."""
 
     present: Tensor  # (s, v) whether sensor v has an embedding at timestamp s: s is in T_{i,v}
     penalty: Tensor  # () extra losses
@@ -84,7 +84,7 @@ class MessagePassing(nn.Module):
     # ------------------------------------------------------------------ Eq. 1
 
     def attention(self, h: Tensor, p: Tensor, num_sensors: int) -> tuple[Tensor, Tensor]:
-        """Eq. 1: alpha = sigmoid(h D [r_v || p_t]^T), (..., k, v); and what the softmax over senders is applied to.
+        """Eq. 1: alpha = sigmoid(h D [r_v || p_t]^T), (..., k, v); and the argument of the softmax over senders.
 
         D is split into the parts for r_v and p_t.
         """
@@ -125,7 +125,7 @@ class MessagePassing(nn.Module):
     def messages_per_reading(
         self, batch: Batch, h: Tensor, p: Tensor, edges: Tensor | None
     ) -> tuple[Tensor, Messages | None]:
-        """What every reading sends to every sensor, not yet summed over readings: alpha (n, k, v), and the messages."""
+        """Every reading's messages to every sensor, before summing over readings: alpha (n, k, v), and the messages."""
         alpha, score = self.attention(h, batch.steps.broadcast(p), batch.num_sensors)
         if not self.sends_messages:
             return alpha, None
@@ -172,7 +172,7 @@ class MessagePassing(nn.Module):
         return mean_over_heads(alpha_sum) / times[..., None], Messages(numerator, denominator)
 
     def message(self, messages: Messages) -> Tensor:
-        """The argument a w_v of Eq. 2, (..., v, d); 0 where nothing was sent."""
+        """The argument a w_v of Eq. 2, (..., v, d); 0 if nothing was sent."""
         denominator = messages.denominator.masked_fill(messages.denominator <= 0, 1.0)
         a = messages.numerator / denominator[..., None, :]  # (..., k, j, v)
         return (a.flatten(-3, -2)[..., None] * self.w_receive.transpose(0, 1)).sum(-3)

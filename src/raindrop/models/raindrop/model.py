@@ -75,7 +75,7 @@ class Raindrop(Model):
     def forward(self, batch: Batch, keep: Tensor | None = None, *, scores_only: bool = False) -> Output:
         """Scores and graphs. `keep` (b, u, v), 1 or 0 for each edge, gives the output without some edges.
 
-        With `scores_only`, graphs and weights of timestamps that scores do not need are left out.
+        With `scores_only`, graphs and timestamp weights that the scores do not need are left out.
         """
         series = ShortSeries.from_batch(batch, self.config.long_series)  # Sec. 3.4, long series
         short, keep = series.batch, None if keep is None else series.per_piece(keep)
@@ -115,7 +115,7 @@ class Raindrop(Model):
         return sample, self.config.slots.reconstruction * slots.error
 
     def similarity_loss(self, edges: Tensor | None) -> Tensor | float:
-        """lambda L_r of Sec. 3.5; 0 where the model has no edge weights."""
+        """lambda L_r of Sec. 3.5; 0 if the model has no edge weights."""
         config = self.config
         if edges is None or not (config.similarity and config.ablation.messages and config.ablation.edge_weights):
             return 0.0
@@ -174,7 +174,7 @@ class InitialGraph(nn.Module):
         return State(batch.observed, h.new_zeros(()), self.edges(batch, keep))
 
     def edges(self, batch: Batch, keep: Tensor | None = None) -> Tensor | None:
-        """(b, u, v); None where every edge has weight 1."""
+        """(b, u, v); None if every edge has weight 1."""
         edges = None if self.known is None else self.known.expand(batch.num_samples, -1, -1)
         if keep is None:
             return edges

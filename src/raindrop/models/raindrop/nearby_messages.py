@@ -1,8 +1,8 @@
 """Messages that cross time: Eq. 1-3 where sensors have clocks of their own. Not in the paper; axes as in model.py.
 
 In the paper, sensors exchange messages at identical timestamps. Here a sensor receives at each of its own readings, and
-every other sensor sends what it measured near that time: the line between its readings before and after, and decaying
-averages of those before. Each of them is a head with an attention of its own. An age of 0 is the paper's case.
+every other sensor sends what it measured near that time: the linear interpolation of its readings, and decaying
+averages of the earlier ones. Each of them is a head with its own attention. An age of 0 is the paper's case.
 
 The attention weight of sender u at timestamp s for receiver v is pair(u, v) * evidence(s, u), where evidence falls with
 the age of u's nearest reading, in units of the sensor's typical interval. Sums over senders are in nearby_sums.py;
@@ -34,12 +34,12 @@ AGREEMENT_DIM = 3
 
 @dataclass(frozen=True)
 class Received:
-    """What the readings of a batch have received."""
+    """What the readings of a batch receive."""
 
     h: Tensor  # (n, d) embeddings of the readings with their messages
-    agreement: Tensor  # (b, v, AGREEMENT_DIM) how a sensor's readings agree with those predicted from messages
+    agreement: Tensor  # (b, v, AGREEMENT_DIM) agreement of a sensor's readings with their predictions from messages
     penalty: Tensor  # () squared error of readings predicted from their messages alone
-    edges: Tensor | None  # (b, u, v) mean attention of v's readings to u; None where not asked for
+    edges: Tensor | None  # (b, u, v) mean attention of v's readings to u; None unless requested
 
 
 class NearbyMessages(nn.Module):
@@ -56,7 +56,7 @@ class NearbyMessages(nn.Module):
         self.register_buffer("interval", torch.ones(M))
         self.register_buffer("scales", torch.tensor(graph.scales), persistent=False)
         self.pair = nn.Parameter(torch.zeros(self.heads, M, M))  # (k, u, v)
-        self.nobody = nn.Parameter(torch.zeros(M, self.heads))  # (v, k) the logit of attention to nobody
+        self.nobody = nn.Parameter(torch.zeros(M, self.heads))  # (v, k) the logit of attention to no sender
         decays = torch.tensor([*LINE_DECAYS, *[AVERAGE_DECAY] * len(graph.scales)])
         self.decay = nn.Parameter(decays.repeat(M, 1))  # (u, k) how fast evidence falls with age
         self.w_send = uniform(M, self.heads * graph.rank, d)  # (u, kj, d)
@@ -84,7 +84,7 @@ class NearbyMessages(nn.Module):
     # ------------------------------------------------------------------ senders
 
     def sums(self, batch: Batch, edges: Tensor | None) -> SenderSums:
-        """Sums over the senders that are near each reading."""
+        """Sums over the senders near each reading."""
         near = Neighbours(batch, self.interval)
         return SenderSums(batch, near, lines=len(LINE_DECAYS), before_only=self.sides == "before", edges=edges)
 
@@ -105,7 +105,7 @@ class NearbyMessages(nn.Module):
     # ------------------------------------------------------------------ receivers
 
     def nobody_weight(self, batch: Batch) -> Tensor:
-        """(n, k) what is added to the weights of the senders, so that old evidence alone has little influence."""
+        """(n, k) a weight added to those of the senders, so that old evidence alone has little influence."""
         return batch.sensors.broadcast(self.nobody.clamp(-MAX_PAIR, MAX_PAIR).exp())
 
     def message(self, batch: Batch, a: Tensor) -> Tensor:
@@ -138,7 +138,7 @@ class NearbyMessages(nn.Module):
     def mean_attention(self, batch: Batch, sums: SenderSums, denominator: Tensor) -> Tensor:
         """Eq. 3: the attention of v to u, mean over v's readings and heads; (b, u, v), 0 for a sensor without readings.
 
-        Attention to nobody is not part of it, so the edges to a sensor sum to less than 1.
+        Attention to no sender is not included, so the edges to a sensor sum to less than 1.
         """
         M = batch.num_sensors
         total = denominator.new_zeros(batch.num_samples * M, M)  # (b v, u)

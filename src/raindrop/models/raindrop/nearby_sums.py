@@ -1,8 +1,8 @@
 """Sums over the senders near each reading, for messages that cross time (nearby_messages.py).
 
 These are (n, u, k, j) numbers, far more than everything else in the model. They are computed in chunks that fit into
-the processor's cache, and computed again for the gradient, which is written by hand. Where many sensors are read at the
-same times, sums and gradient are matrix products: what u sends at s is the same for all receivers.
+the processor's cache, and recomputed for the gradient, which is written by hand. If many sensors are read at the same
+times, sums and gradient are matrix products: what u sends at s is the same for all receivers.
 
 Axes: n a reading, s a timestamp, u the sending and v the receiving sensor, k a head, j a rank of the message.
 """
@@ -22,7 +22,7 @@ from raindrop.batch.batch import Batch
 from raindrop.batch.nearby import Neighbours
 
 CHUNK_SIZE = 1 << 18  # numbers (n, u, k, j) per chunk
-PRODUCT_GAIN = 16  # a product of matrices is about so many times faster than as many single products and sums
+PRODUCT_GAIN = 16  # how much faster matrix products are than the same number of single products and sums
 
 
 class SenderSums:
@@ -31,7 +31,7 @@ class SenderSums:
     def __init__(
         self, batch: Batch, near: Neighbours, *, lines: int, before_only: bool = False, edges: Tensor | None = None
     ):
-        """The first `lines` heads see the line between the readings before and after, the others the reading before.
+        """The first `lines` heads see the interpolation of the readings before and after, the others the one before.
 
         With `before_only` all see the reading before. edges (b, u, v) scale contents, and 0 removes a sender.
         """
@@ -57,7 +57,7 @@ class SenderSums:
         return sums
 
     def sums(self, content: Tensor, decay: Tensor, pair: Tensor) -> tuple[Tensor, Tensor]:
-        """The same without a gradient, in the cheaper of two ways."""
+        """The same without a gradient, by the cheaper of two methods."""
         if self.products_are_cheaper:
             return self.products(content, decay, pair)
         numerator, total = torch.zeros_like(content), content.new_zeros(content.shape[:2])
@@ -72,7 +72,7 @@ class SenderSums:
         return self.edges is None and 0 < batch.num_steps * batch.num_sensors <= PRODUCT_GAIN * len(batch.value)
 
     def products(self, content: Tensor, decay: Tensor, pair: Tensor) -> tuple[Tensor, Tensor]:
-        """The sums of every receiver at every timestamp, by matrix products; readings take theirs."""
+        """The sums of every receiver at every timestamp, by matrix products; those of the readings are selected."""
         k, j = content.shape[1:]
         padded, by_pair = _with_zeros(content), pair.permute(2, 1, 0)  # (k, u, v)
         parts = []
@@ -96,7 +96,7 @@ class SenderSums:
             yield chunk.rows, (weight if scaled is None else scaled) * self.evidence(decay, chunk)[chunk.step]
 
     def terms(self, content: Tensor, decay: Tensor, pair: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """What the sums add up, for some readings at a time: contents (n, u, k, j) with their weights, and weights."""
+        """The terms of the sums, for some readings at a time: contents (n, u, k, j) with their weights, and weights."""
         padded = _with_zeros(content)
         for chunk in self.chunks(_numbers_per_reading(content, pair)):
             evidence = self.evidence(decay, chunk)[chunk.step]
@@ -131,7 +131,7 @@ class SenderSums:
         return torch.cat(parts, dim=-1).exp_()
 
     def content_at(self, padded: Tensor, chunk: _Chunk) -> Tensor:
-        """(t, u, k, j) what each sensor sends; padded (n + 1, k, j) ends with the zeros of position -1."""
+        """(t, u, k, j) what each sensor sends; padded (n + 1, k, j) ends with zeros for position -1."""
         content = padded[self.previous[chunk.steps]]
         if self.between:
             after = padded[:, : self.lines][self.following[chunk.steps]]
@@ -190,7 +190,7 @@ class _Sums(torch.autograd.Function):
 
 
 Gradients = Iterator[tuple[_Chunk, Tensor, Tensor]]
-"""Of chunks: the gradients of what each sensor sends at each timestamp (t, u, k, j) and of log evidence (t, u, k)."""
+"""Per chunk: the gradients of what each sensor sends at each timestamp (t, u, k, j) and of log evidence (t, u, k)."""
 
 
 def _gradient_by_products(

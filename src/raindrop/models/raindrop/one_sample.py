@@ -1,8 +1,8 @@
 """The scores of a single sample in NumPy: the equations of model.py for the preset "tuned", without gradients.
 
-A forward pass of one sample is hundreds of operations on small arrays, and most of torch's time goes into starting
-them; NumPy starts them several times faster. Nothing is kept between calls: weights are read where torch holds them.
-tests/models/raindrop/test_one_sample.py compares the result with the model's.
+A forward pass of one sample is hundreds of operations on small arrays, and most of torch's time is overhead per
+operation; NumPy's overhead is several times smaller. Nothing is cached between calls: weights are read from torch's
+memory. tests/models/raindrop/test_one_sample.py compares the result with the model's.
 
 Axes as in model.py: n a reading, s a timestamp, u the sending and v the receiving sensor, d the observation embedding,
 p the time encoding, k a head, j a rank of the message, m a member of the head.
@@ -29,11 +29,11 @@ from raindrop.models.raindrop.temporal import TemporalAttention
 
 Array = NDArray[Any]
 LOWEST, TINY = np.finfo(np.float32).min, np.finfo(np.float32).tiny
-MAX_READINGS = 20_000  # of larger samples, torch's time goes into the work itself
+MAX_READINGS = 20_000  # with larger samples, torch's overhead no longer matters
 
 
 def fits(config: RaindropConfig, batch: Batch) -> bool:
-    """Whether `scores_of_one` computes what the model does: for one sample on the CPU, and these settings."""
+    """Whether `scores_of_one` supports this batch (one sample, on the CPU) and these settings."""
     return (
         batch.num_samples == 1
         and 0 < len(batch.value) <= MAX_READINGS
@@ -54,7 +54,7 @@ def fits(config: RaindropConfig, batch: Batch) -> bool:
 
 
 def scores_of_one(model: Any, batch: Batch) -> Tensor:
-    """(1, output): what `model(batch).scores` is, for a `Raindrop`."""
+    """(1, output): the same as `model(batch).scores` of a `Raindrop`."""
     readings = _Readings(batch)
     p = _np(model.encode_time(batch.time, like=batch.value))  # (s, p)
     x = readings.value[:, None] * _np(model.embed.R).take(readings.sensor, axis=0)
@@ -174,7 +174,7 @@ def _pool(pool: TemporalAttention, readings: _Readings, h: Array, p: Array) -> A
 
 
 def _slots(slots: Slots, batch: Batch, readings: _Readings) -> tuple[Array, Array]:
-    """`Slots.forward`: (v, dim), and what it says of the sample as a whole (c,)."""
+    """`Slots.forward`: (v, dim), and the context of the sample as a whole (c,)."""
     present = readings.present[:, None]
     summaries, about = _summaries(slots, batch, readings)
     about = np.concatenate([batch.statics.numpy()[0], about])
@@ -205,8 +205,8 @@ def _slots(slots: Slots, batch: Batch, readings: _Readings) -> tuple[Array, Arra
 def _summaries(slots: Slots, batch: Batch, readings: _Readings) -> tuple[Array, Array]:
     """`SensorSummaries.forward`: (u, c) scaled, 0 for sensors without readings; and numbers about the sample (4,).
 
-    To the last bit: a summary that many samples share lies on a knot of its encoding, which jumps there. So what
-    depends on the order of a sum, or on the implementation of a logarithm, is left to torch.
+    Exact to the last bit: a summary that many samples share lies on a knot of its encoding, which jumps there. So
+    everything that depends on the order of a sum, or on the implementation of a logarithm, is left to torch.
     """
     layer, series, present = slots.summaries, batch.senders, readings.present
     time = layer.clock.rescale(batch.time).numpy().astype(np.float32)
@@ -270,7 +270,7 @@ def _linear(layer: nn.Linear, x: Array) -> Array:
 
 
 def _per_sensor(x: Array, weight: Array) -> Array:
-    """A matrix of its own for each row: (u, d), (u, d, j) -> (u, j)."""
+    """A separate matrix for each row: (u, d), (u, d, j) -> (u, j)."""
     product: Array = np.matmul(x[:, None], weight)
     return product[:, 0]
 

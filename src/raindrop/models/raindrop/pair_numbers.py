@@ -1,4 +1,4 @@
-"""Learned numbers for each ordered pair of sensors, each by itself or as a product of low rank."""
+"""Learned numbers for each ordered pair of sensors, stored individually or as a low-rank product."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from torch import Tensor, nn
 class PairNumbers(nn.Module):
     """`number` learned numbers for each pair (receiver v, sender u)."""
 
-    full: nn.Parameter  # (v, u, n), where there is no rank
+    full: nn.Parameter  # (v, u, n), without a rank
     send: nn.Parameter  # (u, r)
     receive: nn.Parameter  # (v, r, n)
 
     def __init__(self, num_sensors: int, number: int, rank: int, scale: float):
-        """rank: of the numbers over all pairs; 0 has each by itself, which start as large as `scale`."""
+        """rank: of the numbers over all pairs; 0 stores each individually, initialised with a size of `scale`."""
         super().__init__()
         self.rank = rank
         if rank:

@@ -1,11 +1,11 @@
 """Raindrop with queries: the value of a sensor at a time, from its own readings and messages of the other sensors.
 
-Every sensor u has an embedding at every time: decaying averages of its readings before and after, and how much and how
-recent evidence they are (`batch/nearby.py`). A query (v, t) receives messages from all other sensors at time t, as the
-silent sensor does in Sec. 3.3: attention weights from a number per pair of sensors, the sender's evidence and the
-receiver's (Eq. 1), and the weighted sum of what the senders have to say (Eq. 2). What is sent is relative to the
-receiver: the sender's averages beside the receiver's level, by how much the sender has changed since the receiver's
-last reading, until its next, and from the line between them, and its values some time before and after
+Every sensor u has an embedding at every time: decaying averages of its readings before and after, and how strong and
+recent this evidence is (`batch/nearby.py`). A query (v, t) receives messages from all other sensors at time t, as a
+sensor without a reading does in Sec. 3.3: attention weights from a number per pair of sensors, the sender's evidence
+and the receiver's (Eq. 1), and the weighted sum of what the senders send (Eq. 2). What is sent is relative to the
+receiver: the sender's averages compared with the receiver's level; how much the sender has changed since the receiver's
+last reading, until its next, and from the interpolation between them; and its values some time before and after
 (`lagged_values.py`).
 Axes: q queries, u senders, h heads, k widths.
 """
@@ -58,7 +58,7 @@ class QueryConfig(Ranged):
 
 
 class RaindropQueries(Model):
-    """Quantiles of asked readings."""
+    """Quantiles of queried readings."""
 
     interval: Tensor
     scales: Tensor
@@ -77,10 +77,10 @@ class RaindropQueries(Model):
             width, config.hidden, config.members, spec.num_outputs, activation=nn.SiLU(), dropout=config.dropout
         )
         with torch.no_grad():
-            self.head.last.mul_(0.1)  # starts close to the line between the neighbouring readings
+            self.head.last.mul_(0.1)  # starts close to linear interpolation
 
     def prepare(self, training: BatchSource, validation: BatchSource | None, seed: int) -> None:
-        """Learn how far apart the readings of each sensor typically are."""
+        """Learn the typical interval between the readings of each sensor."""
         self.interval.copy_(torch.from_numpy(typical_intervals(training.table)))
 
     def forward(self, batch: Batch) -> Output:
@@ -113,7 +113,7 @@ class RaindropQueries(Model):
 
 @dataclass(frozen=True, eq=False)
 class Embedding:
-    """A sensor at a time."""
+    """The embedding of a sensor at a time."""
 
     values: Tensor  # (..., 3 k + 3) averages of both sides, before, after; last, next, the line between
     evidence: Tensor  # (..., 2 k + 2) log weights before and after; log ages
@@ -154,7 +154,7 @@ class QueryMessages(nn.Module):
         self.num_sensors = num_sensors
         evidence = Embedding.num_evidence(K)
         self.pairs = PairNumbers(num_sensors, H, config.pair_rank, 0.01)
-        self.nobody = nn.Parameter(torch.full((num_sensors, H), -2.0))  # the score of listening to nobody
+        self.nobody = nn.Parameter(torch.full((num_sensors, H), -2.0))  # the score of attention to no sender
         self.of_sender = _two_layers(evidence + 8, config.evidence_hidden, H)
         self.of_receiver = _two_layers(evidence, config.evidence_hidden, H)
         self.lagged = LaggedValues(num_sensors, config.pair_rank) if config.lags else None
@@ -191,7 +191,7 @@ class QueryMessages(nn.Module):
 
 
 def _change(moments: Moments) -> tuple[Tensor, Tensor]:
-    """(..., c) what a change is measured from, and (..., 4) log weights of the narrowest average and log ages."""
+    """(..., c) the reference of a change, and (..., 4) log weights of the narrowest average and log ages."""
     average, _, _, before, after = moments.averages(CHANGE_WIDTHS)
     ages = torch.stack([moments.age, moments.wait], dim=-1)
     has = torch.stack([moments.has_previous, moments.has_following], dim=-1)

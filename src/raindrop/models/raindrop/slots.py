@@ -23,10 +23,10 @@ from raindrop.models.base import DataSpec
 from raindrop.models.layers import Clock, uniform
 from raindrop.models.raindrop.config import SlotsConfig
 
-NUM_SUMMARIES = len(SUMMARIES) + 1  # the time since the last reading comes on top
+NUM_SUMMARIES = len(SUMMARIES) + 1  # plus the time since the last reading
 NUM_CONTEXT = 4  # numbers about the sample as a whole, see `SensorSummaries.raw`
 RECONSTRUCTED = (SUMMARIES.index("mean"), SUMMARIES.index("last"))  # what messages between slots learn to predict
-MAX_SAMPLES = 20_000  # training samples that are enough to estimate scales and quantiles
+MAX_SAMPLES = 20_000  # maximum number of training samples for estimating scales and quantiles
 
 
 class PiecewiseLinear(nn.Module):
@@ -39,7 +39,7 @@ class PiecewiseLinear(nn.Module):
         self.register_buffer("knots", torch.linspace(-2.0, 2.0, bins + 1).repeat(columns, 1))
 
     def learn(self, x: NDArray[np.float32]) -> None:
-        """Set the knots from training numbers (n, c), NaN where there is none.
+        """Set the knots from training numbers (n, c), NaN if there is none.
 
         Half of the knots are quantiles of all numbers, half are quantiles of the distinct numbers, so that rare values
         get bins of their own.
@@ -94,7 +94,7 @@ class SensorSummaries(nn.Module):
         return scaled
 
     def raw(self, batch: Batch) -> Summarised:
-        """Not scaled: `SUMMARIES` with the log of the count, and the time since the last reading; NaN without readings.
+        """Unscaled: `SUMMARIES` with the log of the count, and the time since the last reading; NaN without readings.
 
         Times are shares of the training window. The context is the time of the sample's last and first reading, the
         log of its number of readings, and the share of sensors with readings.
@@ -112,7 +112,7 @@ class SensorSummaries(nn.Module):
         return Summarised(sensors.masked_fill(count == 0, torch.nan), context, (count > 0).squeeze(-1))
 
     def forward(self, batch: Batch) -> Summarised:
-        """Scaled, 0 for sensors without readings."""
+        """The scaled summaries, 0 for sensors without readings."""
         raw = self.raw(batch)
         scaled = ((raw.sensors - self.mean) / self.scale).nan_to_num(0.0)
         return Summarised(scaled, raw.context, raw.present)
@@ -120,7 +120,7 @@ class SensorSummaries(nn.Module):
 
 @dataclass(frozen=True)
 class SlotOutput:
-    """What slots add to a batch's embeddings."""
+    """What slots add to the embeddings of a batch."""
 
     sensors: Tensor  # (b, u, dim)
     context: Tensor  # (b, context_dim) about the sample as a whole
@@ -128,7 +128,7 @@ class SlotOutput:
 
 
 class Slots(nn.Module):
-    """A vector of size `dim` for each sensor: from its summaries, or a learned one where it has no readings."""
+    """A vector of size `dim` for each sensor: from its summaries, or a learned one if it has no readings."""
 
     def __init__(self, config: SlotsConfig, spec: DataSpec, *, messages: bool = True):
         super().__init__()
@@ -179,7 +179,7 @@ class Slots(nn.Module):
 
 
 class SlotMessages(nn.Module):
-    """Eq. 1-2 between slots: messages from sensors with readings to all others, also to those without readings.
+    """Eq. 1-2 between slots: messages from sensors with readings to all others, including those without readings.
 
     The message to v is sum_u a_uv (h_u w_u) w_v, with a the softmax over senders, as for readings at one timestamp.
     They learn from the label, and from predicting the receiver's summaries from its messages alone.
@@ -200,7 +200,7 @@ class SlotMessages(nn.Module):
     def attention(self, h: Tensor, present: Tensor, keep: Tensor | None = None) -> Tensor:
         """(b, u, v) the share of sender u among the senders to v, which are the other sensors with readings.
 
-        Shares sum to 1 over u; they are all 0 where v has no sender.
+        Shares sum to 1 over u; they are all 0 if v has no sender.
         """
         logit = per_sensor(h, self.D) @ self.r.T + self.prior
         sends = present[..., None] & ~torch.eye(len(self.r), dtype=torch.bool, device=h.device)
@@ -225,5 +225,5 @@ class SlotMessages(nn.Module):
 
 
 def per_sensor(x: Tensor, weight: Tensor) -> Tensor:
-    """A matrix of its own for each sensor: (b, u, d), (u, d, j) -> (b, u, j)."""
+    """A separate matrix for each sensor: (b, u, d), (u, d, j) -> (b, u, j)."""
     return torch.bmm(x.transpose(0, 1), weight).transpose(0, 1)

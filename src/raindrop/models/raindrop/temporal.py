@@ -32,15 +32,15 @@ class TemporalPool(nn.Module, ABC):
     def over_readings(
         self, batch: Batch, h: Tensor, p: Tensor, *, with_weights: bool = True
     ) -> tuple[Tensor, Tensor | None]:
-        """The same where only readings have embeddings h (n, d): cost grows with readings, not with timestamps x v.
+        """The same if only readings have embeddings h (n, d): the cost grows with readings, not with timestamps x v.
 
-        Without `with_weights` the weights of timestamps may be left out.
+        Without `with_weights` the weights of timestamps may be omitted.
         """
         return self.forward(batch, insert_readings(batch, h), p, batch.observed)
 
 
 def make_pool(config: RaindropConfig) -> TemporalPool:
-    """The pool that `config.temporal` names."""
+    """The pool given by `config.temporal`."""
     time_dim = config.time_dim if config.ablation.time_encoding else 0
     if config.temporal == "lstm":
         return TemporalLSTM(config.observation_dim, time_dim)
@@ -183,7 +183,7 @@ class TemporalLSTM(TemporalPool):
 
 
 def insert_readings(batch: Batch, own: Tensor, into: Tensor | None = None) -> Tensor:
-    """(n, d) of the readings in the places of the readings, (s, v, d); 0, or the entry of `into`, elsewhere."""
+    """(s, v, d) with the rows (n, d) of the readings at their positions; 0, or the entry of `into`, elsewhere."""
     shape = (batch.num_steps, batch.num_sensors, own.shape[-1])
     flat = own.new_zeros(shape[0] * shape[1], shape[2]) if into is None else into.flatten(0, 1)
     return flat.index_copy(0, batch.cell, own).view(shape)
@@ -228,12 +228,12 @@ class Readout(nn.Module):
 class ShortSeries:
     """A batch whose series have at most `max_times` timestamps, thinned or cut into pieces."""
 
-    batch: Batch  # its samples are the pieces where series were cut
-    pieces: Segments | None = None  # pieces by sample; None where series were not cut
+    batch: Batch  # its samples are pieces if series were cut
+    pieces: Segments | None = None  # pieces by sample; None if series were not cut
 
     @classmethod
     def from_batch(cls, batch: Batch, config: LongSeriesConfig) -> ShortSeries:
-        """The batch with its long series shortened as `config.mode` says."""
+        """The batch with its long series shortened according to `config.mode`."""
         if config.mode == "thin":
             return cls(batch.thinned(config.max_times))
         if config.mode == "cut":

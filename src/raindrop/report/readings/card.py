@@ -12,14 +12,14 @@ from raindrop.report.card import Card, Rows, model_rows, setting_rows
 from raindrop.report.numbers import size_text
 from raindrop.table.event_table import EventTable
 
-MAX_NAMES = 60  # sensors that the card names
+MAX_NAMES = 60  # maximum number of sensors named on the card
 LIMITS = [
     "A filled value is a prediction, not a measurement.",
     "Errors hold for readings like these, hidden at random. A real sensor may fail just when something unusual "
     "happens; then errors can be larger.",
     "Intervals are calibrated on readings that were hidden as in training, over all sensors and gaps together. For one "
     "sensor, for long gaps or on data that have changed since, they can contain the truth less often.",
-    "The weight of a sensor shows how much the model attended to it. It is no proof that one sensor acts on another; "
+    "The weight of a sensor shows how much the model attended to it. It is not proof that one sensor acts on another; "
     "both can depend on a third that is not measured.",
 ]
 
@@ -27,7 +27,7 @@ LIMITS = [
 def readings_card(
     estimator: ReadingsEstimator, table: EventTable | None = None, notes: Mapping[str, str] | None = None
 ) -> Card:
-    """The card of a model; with a table, also of the readings it is reported on."""
+    """The card of a model; with a table, also about the readings of the report."""
     training, scaler, unit = estimator.data_, estimator.scaler_, estimator.time_unit_
     first, last = training["window"]
     model = model_rows(estimator)

@@ -1,4 +1,4 @@
-"""What the page shows of a gap: readings around it, filled values with intervals, the truth, and the senders."""
+"""The content of the page about a gap: readings around it, filled values with intervals, true values, and senders."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ MAX_VALUES = 100  # filled values of a sensor in a case
 MAX_READINGS = 200  # readings of a sensor in a case
 MAX_GAPS = 12  # of a sensor in a case that can be selected
 MAX_SENDERS = 10  # of a gap
-DRAWN_SENDERS = 3  # whose readings are shown too, and which are named at each value
+DRAWN_SENDERS = 3  # whose readings are also shown, and that are named at each value
 
 
 @dataclass(frozen=True, eq=False)
 class Gap:
-    """A time without visible readings of a sensor; it may begin before the case and end after it."""
+    """A period without visible readings of a sensor; it may begin before the case and end after it."""
 
     start: float
     stop: float
@@ -47,9 +47,9 @@ class Filled:
     sensor: int
     time: Float64  # (q,)
     value: Float64  # (q,)
-    low: Float64  # (q,) NaN or infinite where the interval is unknown
+    low: Float64  # (q,) NaN or infinite if the interval is unknown
     high: Float64  # (q,)
-    truth: Float64  # (q,) NaN where it is unknown
+    truth: Float64  # (q,) NaN if it is unknown
     gaps: list[Gap]
     """By time."""
     listed: list[int]
@@ -63,21 +63,21 @@ class GapCase:
     """A part of a sample with gaps."""
 
     kind: str
-    """What was hidden; empty where the gaps are those of the table itself."""
+    """What was hidden; empty if the gaps are in the table itself."""
     reason: str
     sample: str
     start: float
     stop: float
     filled: list[Filled]
-    """By sensor; the one for which the case was chosen comes first."""
+    """By sensor; the one that the case was chosen for is first."""
     readings: dict[int, tuple[Float64, Float64]]
-    """Times and values of these sensors and of their strongest senders, thinned where there are many."""
+    """Times and values of these sensors and of their strongest senders, thinned if there are many."""
     thinned: bool
 
 
 @dataclass(eq=False)
 class _Asked:
-    """The queries of one sensor in a window; the answers are filled in."""
+    """The queries of one sensor in a window; the answers are added later."""
 
     window: int
     sensor: int
@@ -100,11 +100,11 @@ def gap_cases(
     max_values: int = MAX_VALUES,
     max_readings: int = MAX_READINGS,
 ) -> list[GapCase]:
-    """What the page shows of these windows of a table.
+    """The content of the page about these windows of a table.
 
-    truth: hidden readings (sample, time, sensor, value), where there are any. ahead: of a forecaster, the cutoff of
-    each sample and how far it can look. sensors: which are shown of every window; its own and those with most missing
-    readings where not given. coverage: of the intervals.
+    truth: hidden readings (sample, time, sensor, value), if any. ahead: for a forecaster, the cutoff of each sample and
+    its horizon. sensors: those to show for every window; by default its own and those with most missing readings.
+    coverage: that of the intervals.
     """
     if not windows:
         return []
@@ -146,7 +146,7 @@ def gap_cases(
 def sender_weights(
     estimator: ReadingsEstimator, table: EventTable, queries: pl.DataFrame
 ) -> NDArray[np.float32] | None:
-    """(queries, sensors) how much each sensor informed each value; None where the model passes no messages."""
+    """(queries, sensors) how much each sensor informed each value; None if the model passes no messages."""
     try:
         return estimator.sender_weights(table, queries)
     except ConfigError:
@@ -154,7 +154,7 @@ def sender_weights(
 
 
 def strongest_senders(weights: NDArray[np.float32]) -> list[tuple[int, float]]:
-    """The sensors with the largest mean weights over some values, largest first; none with weight 0."""
+    """The sensors with the largest mean weights over some values, largest first; without those of weight 0."""
     mean = weights.mean(0, dtype=np.float64)
     order = np.argsort(-mean, kind="stable")[:MAX_SENDERS]
     return [(int(code), float(mean[code])) for code in order if mean[code] > 0]
@@ -228,7 +228,7 @@ class _Reader:
         return frame["time"].to_numpy(), frame["code"].to_numpy(), frame["value"].to_numpy()
 
     def sensors(self, window: Window) -> list[int]:
-        """Which sensors of a window are shown: its own, then those with most hidden or missing readings."""
+        """The sensors to show for a window: its own, then those with most hidden or missing readings."""
         width = len(self.interval)
         hidden = np.bincount(self.hidden(window)[1], minlength=width)
         code = self.readings(window, window.start, window.stop)[1]
@@ -239,7 +239,7 @@ class _Reader:
         return [window.sensor, *sorted(possible[: MAX_SENSORS - 1])]
 
     def asked(self, at: int, window: Window, sensor: int) -> _Asked | None:
-        """The values of a sensor to ask for in a window; None where it has no gap there."""
+        """The queries of a sensor in a window; None if it has no gap there."""
         first, last = float(self.first[window.sample]), float(self.last[window.sample])
         interval = float(self.interval[sensor])
         time, code, _ = self.readings(window, first, last)

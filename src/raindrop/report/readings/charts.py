@@ -15,7 +15,7 @@ from raindrop.report.charts import BLUE, INK, ORANGE, base_chart, draw, history_
 from raindrop.report.readings.content import ReadingsReport
 from raindrop.report.tasks import Chart, Series
 
-AXIS = 70  # pixels for the numbers left of a chart, so that times of two charts are below each other
+AXIS = 70  # pixels left of a chart for numbers, so that the time axes of two charts are aligned
 
 
 def all_charts(report: ReadingsReport) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def _horizons(report: ReadingsReport) -> Any:
 
 
 def _case(report: ReadingsReport) -> Any:
-    """One sensor around a gap: its readings, filled values with intervals, and the truth."""
+    """One sensor around a gap: its readings, filled values with intervals, and true values."""
     chart = base_chart(
         height=340,
         x=f"time in {report.time_unit}",
@@ -86,7 +86,7 @@ def _case(report: ReadingsReport) -> Any:
 
 
 def _senders(report: ReadingsReport) -> Any:
-    """The readings of the strongest senders in the same time, each in its own standard deviations."""
+    """The readings of the strongest senders in the same period, each in its own standard deviations."""
     chart = base_chart(
         height=200,
         x=f"time in {report.time_unit}",

@@ -1,4 +1,4 @@
-"""What a report on an imputer or a forecaster contains, as plain values, before anything is drawn."""
+"""The content of a report on an imputer or a forecaster, as plain values, before anything is drawn."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ from raindrop.table.queries import spans
 
 HIDDEN_SHARE = 0.1  # of single readings, and of sensors
 HORIZON_SHARES = (0.25, 0.5, 1.0)
-FEW_SAMPLES = 10  # with fewer, a forecaster is judged at several times of each
-CUTOFFS = 20  # of all samples, where there are few
-OWN_READINGS_ONLY = ("mean", "last", "linear")  # models without senders
+FEW_SAMPLES = 10  # with fewer, a forecaster is evaluated at several times of each
+CUTOFFS = 20  # over all samples, if there are few
+OWN_READINGS_ONLY = ("mean", "last", "linear")  # models that use only the sensor's own readings
 MAX_GRAPH_SENSORS = 200
 MAX_PREDICTED, MIN_PREDICTED = 100_000, 1000  # for the graph: hidden readings times sensors; hidden readings
 
 
 @dataclass(frozen=True)
 class ReadingsReport:
-    """Everything on the page. A run alone has a card and a training history; the rest needs data."""
+    """The content of the page. A run alone has a card and a training history; the rest needs data."""
 
     title: str
     forecasts: bool
@@ -57,7 +57,7 @@ class ReadingsReport:
     card: Card
     history: list[dict[str, Any]]
     epoch_metric: str | None
-    """The validation metric that chose the epoch, where there was a choice."""
+    """The validation metric that chose the epoch, if there was a choice."""
     sensors: tuple[str, ...]
     time_unit: str
     scale: tuple[NDArray[Any], NDArray[Any]]
@@ -70,7 +70,7 @@ class ReadingsReport:
     cases: list[GapCase] = field(default_factory=list)
     passes_messages: bool = True
     graph: Picture | None = None
-    """Whom the model needs to predict whom; None without data."""
+    """Which sensors the model needs to predict which; None without data."""
 
 
 def report_on_readings(
@@ -83,11 +83,11 @@ def report_on_readings(
     seed: int = 0,
     title: str = "",
 ) -> ReadingsReport:
-    """Errors of an imputer or a forecaster on hidden readings, and gaps with what they were filled from.
+    """Errors of an imputer or a forecaster on hidden readings, and gaps with their filled values.
 
-    Without a table, the report has the model card and the training history alone. other_seeds: the same model trained
-    with other seeds; an edge of the sensor graph that does not recur in each of them is not shown. notes: more lines
-    for the model card; cases: how many parts of samples can be selected on the page.
+    Without a table, the report has only the model card and the training history. other_seeds: the same model trained
+    with other seeds; an edge of the sensor graph that does not recur in all of them is not shown. notes: additional
+    lines for the model card; cases: the number of parts of samples that can be selected on the page.
     """
     if cases < 1:
         raise ConfigError(f"cases={cases}: a report shows at least one.")
@@ -130,7 +130,7 @@ def report_on_readings(
 
 
 def _graph(models: Sequence[Any], table: EventTable, seed: int) -> Picture:
-    """Whom the model needs to predict whom; where that cannot be measured, the picture says why."""
+    """Which sensors the model needs to predict which; if that cannot be measured, the picture says why."""
     sensors = models[0].scaler_.sensors
     why = ""
     if models[0].model in OWN_READINGS_ONLY:
@@ -154,7 +154,7 @@ def _graph(models: Sequence[Any], table: EventTable, seed: int) -> Picture:
 
 
 def _on_gaps(base: ReadingsReport, imputer: Imputer, table: EventTable, num_cases: int, seed: int) -> ReadingsReport:
-    """Single readings, blocks and whole sensors are hidden; cases are gaps of the table, and of the latter two."""
+    """Hide single readings, blocks and whole sensors; cases are gaps of the table, and of the latter two."""
     models = _with_baselines(imputer, ("linear", "last", "mean"))
     interval = intervals_of(imputer, table)
     typical = float(np.median(interval))
@@ -193,7 +193,7 @@ def _on_gaps(base: ReadingsReport, imputer: Imputer, table: EventTable, num_case
 def _on_forecasts(
     base: ReadingsReport, forecaster: Forecaster, table: EventTable, num_cases: int, seed: int
 ) -> ReadingsReport:
-    """Everything after the cutoff is hidden; errors up to some horizons."""
+    """Hide everything after the cutoff; errors up to several horizons."""
     longest = horizon_of(forecaster, table)
     notes = list(base.notes)
     if forecaster.cutoff is None and len(table) < FEW_SAMPLES:
@@ -238,7 +238,7 @@ def _on_forecasts(
 
 
 def at_several_cutoffs(table: EventTable, horizon: float) -> tuple[EventTable, int]:
-    """Each long sample as several ones that end at different times in its second half; and how many samples there are.
+    """Each long sample as several that end at different times in its second half; and the number of samples.
 
     No two of them end within the same horizon.
     """
@@ -259,7 +259,7 @@ def at_several_cutoffs(table: EventTable, horizon: float) -> tuple[EventTable, i
 
 
 def _with_baselines(estimator: ReadingsEstimator, names: tuple[Any, ...]) -> dict[str, ReadingsEstimator]:
-    """The estimator and simple baselines, by the names that the page shows."""
+    """The estimator and simple baselines, by display name."""
     own = "Raindrop" if estimator.model == "raindrop" else BASELINES.get(estimator.model, estimator.model)
     others = {BASELINES[name]: simple_baseline(estimator, name) for name in names if name != estimator.model}
     return {own: estimator, **others}
@@ -270,7 +270,7 @@ def _passes_messages(estimator: ReadingsEstimator) -> bool:
 
 
 def _ahead(scenario: Scenario, cutoff: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(hidden readings,) how long after the cutoff."""
+    """(hidden readings,) time after the cutoff."""
     position = {name: at for at, name in enumerate(scenario.visible.ids)}
     sample = scenario.truth["sample"].cast(pl.String).replace_strict(position, return_dtype=pl.Int64).to_numpy()
     return np.asarray(scenario.truth["time"].to_numpy() - cutoff[sample])

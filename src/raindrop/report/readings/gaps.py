@@ -13,18 +13,18 @@ from raindrop.table.event_table import EventTable
 from raindrop.table.queries import OUTAGE, spans
 
 Float64 = NDArray[np.float64]
-MAX_SERIES = 5_000_000  # samples x sensors that are searched for gaps
-SHORT = 200  # typical intervals: a sample up to this long is shown as a whole
-PIECE = 48  # typical intervals: hidden readings this close together are one gap
-FEW = 3  # hidden readings: one reading that is far off is not a case yet
-CONTEXT = 24  # typical intervals that are shown before and after a gap
-LONG = 400  # typical intervals: of a longer gap, its beginning is shown
-MAX_TRIES = 20_000  # candidates that are looked at
+MAX_SERIES = 5_000_000  # maximum number of samples x sensors searched for gaps
+SHORT = 200  # typical intervals; samples up to this length are shown whole
+PIECE = 48  # typical intervals; hidden readings this close together are one gap
+FEW = 3  # hidden readings; a single one with a large error is not a case
+CONTEXT = 24  # typical intervals shown before and after a gap
+LONG = 400  # typical intervals; only the beginning of a longer gap is shown
+MAX_TRIES = 20_000  # maximum number of candidates
 
 
 @dataclass(frozen=True)
 class Window:
-    """A part of a sample, and the sensor for which it was chosen."""
+    """A part of a sample, and the sensor that it was chosen for."""
 
     sample: int
     """Its position in the table."""
@@ -45,7 +45,7 @@ class Candidates:
     start: Float64
     stop: Float64
     score: Float64
-    """The larger, the sooner it is shown."""
+    """Larger scores are shown first."""
 
     def __len__(self) -> int:
         return len(self.sample)
@@ -55,8 +55,8 @@ def silent_periods(table: EventTable, codes: NDArray[np.int64], interval: Float6
     """The gaps of a table: where a sensor was silent for longer than usual; the score is the number of intervals.
 
     codes (sensors of the table,) are their positions in `interval`, -1 for a sensor that is left out; a sensor whose
-    `interval` is infinite is left out too. A sensor without any reading in a sample is silent throughout. Of a very
-    large table some samples are searched, drawn at random.
+    `interval` is infinite is left out too. A sensor without any reading in a sample is silent throughout. In a very
+    large table, only some random samples are searched.
     """
     width, present = len(interval), np.flatnonzero(table.count > 0)
     most = max(1, MAX_SERIES // max(width, 1))
@@ -80,7 +80,7 @@ def silent_periods(table: EventTable, codes: NDArray[np.int64], interval: Float6
 
 
 def hidden_periods(comparison: Comparison, interval: float) -> Candidates:
-    """Hidden readings of one sensor that lie close together; the score is their mean scaled error, less for few."""
+    """Hidden readings of one sensor that are close together; the score is their mean scaled error, lower for few."""
     sample, time = comparison.queries.sample, comparison.queries.time
     piece = np.floor(time / (PIECE * interval)).astype(np.int64)
     rows, inverse = np.unique(np.stack([sample, comparison.sensor, piece]), axis=1, return_inverse=True)
@@ -103,7 +103,7 @@ def choose(
 ) -> list[Window]:
     """At most `number` windows that do not overlap: half with the largest scores, half drawn at random.
 
-    interval: the typical time between readings; reasons: what the two halves are called.
+    interval: the typical time between readings; reasons: the names of the two halves.
     """
     first, last = spans(table)
     windows: list[Window] = []
@@ -133,7 +133,7 @@ def _overlaps(window: Window, others: Sequence[Window]) -> bool:
 
 
 def missing_times(time: Float64, first: float, last: float, interval: float) -> Float64:
-    """When a sensor with readings at `time` should have been read between `first` and `last`, as `fill` does it."""
+    """When a sensor with readings at `time` should have been read between `first` and `last`, as in `fill`."""
     edges = np.concatenate([[first - interval], time, [last + interval]])
     gap = np.diff(edges)
     steps = gap / interval

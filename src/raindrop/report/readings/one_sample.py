@@ -19,7 +19,7 @@ from raindrop.table.frames import require_columns, to_polars
 from raindrop.table.hide import hold_out_future
 from raindrop.table.queries import spans
 
-MAX_POINTS = 2000  # of a sensor; more than a plot can show
+MAX_POINTS = 2000  # per sensor; more than a plot can show
 
 
 def sample_case(
@@ -32,9 +32,9 @@ def sample_case(
     coverage: float,
     max_sensors: int,
 ) -> GapCase | None:
-    """What is drawn of a sample, from its first reading to its last or to the horizon; None where it has no gap.
+    """The content of a plot of a sample, from its first reading to its last or to the horizon; None without a gap.
 
-    Readings after a forecaster's cutoff are the truth, where none is given.
+    If no truth is given, readings after a forecaster's cutoff are the truth.
     """
     if max_sensors < 1:
         raise ConfigError(f"max_sensors={max_sensors}: a plot needs at least one sensor.")
@@ -76,7 +76,7 @@ def _of_sample(truth: Any, sample: str) -> pl.DataFrame:
 def _chosen(
     estimator: ReadingsEstimator, one: EventTable, sensors: Sequence[str] | None, max_sensors: int
 ) -> list[int]:
-    """The positions of these sensors in training, or of those with the longest gaps or most readings."""
+    """The positions of these sensors in training; by default those with the longest gaps or most readings."""
     scaler = estimator.scaler_
     if sensors is not None:
         known = scaler.observed_sensors

@@ -1,4 +1,4 @@
-"""Renders the report on an imputer or a forecaster as one self-contained HTML file."""
+"""Render the report on an imputer or a forecaster as one self-contained HTML file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far predicted readings are off: of the model and of simple baselines, over all readings and by sensor."""
+"""Errors of predicted readings: of the model and of simple baselines, over all readings and by sensor."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from raindrop.estimators.hidden_readings import Comparison, Scenario, compare
 from raindrop.estimators.readings import ReadingsEstimator
 
-MAX_CELLS = 20_000_000  # compared readings x sensors, so that a report on 1,000 sensors takes minutes, not hours
-MIN_COMPARED = 1000  # readings that are compared however many sensors there are
+MAX_CELLS = 20_000_000  # compared readings x sensors; keeps a report on 1,000 sensors to minutes
+MIN_COMPARED = 1000  # minimum number of compared readings, whatever the number of sensors
 STRETCH = 128  # typical intervals, about the window of a model
-MIN_STRETCHES, MAX_SEEN = 16, 2_000_000  # of a very large table: stretches, and readings in them
+MIN_STRETCHES, MAX_SEEN = 16, 2_000_000  # for a very large table: stretches, and readings in them
 BASELINES = {"linear": "linear interpolation", "last": "last value", "mean": "mean of the sensor"}
 
 
@@ -27,32 +27,32 @@ class SensorErrors:
     count: NDArray[np.int64]  # (s,) readings
     mae: NDArray[np.float64]  # (s,) in the sensor's own unit
     scaled_mae: NDArray[np.float64]  # (s,) in standard deviations of its training readings
-    baseline: NDArray[np.float64]  # (s,) the same of the baseline that is best over all sensors; NaN without any
+    baseline: NDArray[np.float64]  # (s,) the same for the best baseline over all sensors; NaN if there is none
     coverage: dict[float, NDArray[np.float64]]  # (s,) share of readings within their intervals
 
 
 @dataclass(frozen=True)
 class ScenarioScore:
-    """The errors where certain readings are hidden."""
+    """The errors in one scenario of hidden readings."""
 
     title: str
     hidden: int
-    """How many readings are hidden."""
+    """The number of hidden readings."""
     compared: int
-    """How many of them were predicted."""
+    """The number of those that were predicted."""
     metrics: dict[str, dict[str, float]]
-    """By the name of the model, then of the metric; the report's own model comes first."""
+    """By model, then by metric; the report's own model is first."""
     best_baseline: str
-    """The one with the smallest scaled error; empty where there is none."""
+    """The baseline with the smallest scaled error; empty if there is none."""
     by_sensor: SensorErrors
     length: float = 0.0
-    """How far ahead it looks; 0 where that has no meaning."""
+    """How far ahead it looks; 0 if not applicable."""
 
 
 def limited(scenario: Scenario, num_sensors: int, interval: float, seed: int) -> Scenario:
-    """The scenario with so few hidden readings to compare that a large table is reported on in minutes.
+    """The scenario with few enough hidden readings to compare that a large table takes minutes.
 
-    They are drawn at random from some stretches of the samples, so that not every reading of the table is looked at.
+    They are drawn at random from some stretches of the samples, so that not every reading of the table is processed.
     All hidden readings stay hidden. interval: the typical time between readings.
     """
     most = max(MIN_COMPARED, MAX_CELLS // max(num_sensors, 1))
@@ -85,7 +85,7 @@ def score(title: str, hidden: int, comparisons: Mapping[str, Comparison], length
 
 
 def sensor_errors(comparison: Comparison, baseline: Comparison | None) -> SensorErrors:
-    """The errors by sensor, beside those of a baseline on the same readings."""
+    """The errors by sensor, and those of a baseline on the same readings."""
     sensor, inverse, count = np.unique(comparison.sensor, return_inverse=True, return_counts=True)
 
     def mean(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,7 +1,7 @@
-"""What a report shows of each task. Nothing else in the report asks which task it is.
+"""What a report shows about each task. No other part of the report depends on the task.
 
-A task that derives from another one has that one's view. For a view of its own, write its file and its part of the page
-here, and add it to VIEWS.
+A task that derives from another one uses that one's view. To add a view, write its file and its part of the page here,
+and add it to VIEWS.
 """
 
 from raindrop.errors import ConfigError
@@ -23,7 +23,7 @@ VIEWS: dict[type[Task], type[TaskView]] = {
 
 
 def view_of(estimator: SampleEstimator) -> TaskView:
-    """What a report shows of this estimator's task."""
+    """The view for this estimator's task."""
     return view_type(type(estimator.task_))(estimator.task_)
 
 

@@ -1,4 +1,4 @@
-"""What a report needs to know of a task: names, groups of samples, charts, coverage, and one sample in words."""
+"""What a report needs to know about a task: names, groups of samples, charts, coverage, and one sample in words."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from raindrop.tasks.predictions import Predictions
 
 Array = NDArray[Any]
 COVERAGES = (0.8, 0.9)
-CASE_COVERAGE = 0.9  # of what is shown of one sample
+CASE_COVERAGE = 0.9  # of the set or interval shown for one sample
 
 
 @dataclass(frozen=True)
 class Score:
-    """How well one model does on the samples of the report."""
+    """The results of one model on the samples of the report."""
 
     name: str
     metrics: dict[str, Interval]
     robustness: list[Interval]  # the task's first metric with each of HIDDEN_SHARES
     predicted: Array
     by_column: dict[str, dict[str, Interval]] = field(default_factory=dict)
-    """The metrics of each label or quantity, where there are several."""
+    """The metrics of each label or quantity, if there are several."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class Series:
     high: Array | None = None
     line: bool = True
     dots: float = 0.0
-    """Their size; 0 draws none."""
+    """The size of dots; 0 draws none."""
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart without its drawing. No text of it may be a name from the data (see charts.py)."""
+    """A chart without its drawing. None of its text may come from the data (see charts.py)."""
 
     x: str
     y: str
@@ -69,56 +69,56 @@ class Section:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How often sets or intervals contain the truth."""
+    """How often sets or intervals contain the true value."""
 
     name: str
-    """Of the label or quantity; empty where there is one."""
+    """The label or quantity; empty if there is only one."""
     requested: float
     reached: float
     size: float
     """Mean number of answers in a set, or mean width of an interval."""
     count: int
-    """Samples whose truth is known."""
+    """Samples with a known true value."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """One sample's truth and prediction in words."""
+    """One sample's true value and prediction in words."""
 
     truth: str
     predicted: str
     score: float
-    """By which the samples are listed, largest first."""
+    """The samples are listed by this, largest first."""
     facts: list[tuple[str, str]]
     bars: list[tuple[str, float, str, bool]] = field(default_factory=list)
     """Name, probability, its text, and whether it is highlighted."""
     explained: list[tuple[str, str]] = field(default_factory=list)
-    """What the contributions of sensors are to, and its value with all readings."""
+    """What the contributions of sensors refer to, and its value with all readings."""
 
 
 class TaskView(ABC):
-    """What a report shows of a task."""
+    """What a report shows about a task."""
 
     template: ClassVar[str]
-    """Its part of the page."""
+    """Its template."""
     noun: ClassVar[str] = "Label"
     plural: ClassVar[str] = "Labels"
     constant_name: ClassVar[str] = "Constant"
     constant_note: ClassVar[str]
     region_name: ClassVar[str] = "set"
-    """What a conformal prediction is called."""
+    """The name of a conformal prediction."""
     size_name: ClassVar[str] = "Mean size of sets"
     picker: str
-    """What stands in parentheses behind the id of a sample."""
+    """The text in parentheses after the id of a sample."""
     effect_name: ClassVar[str] = "Log odds"
     effect_note: ClassVar[tuple[str, str, str]]
-    """Before, between and after the name and the value of what is explained."""
+    """Text before, between and after the name and the value of what is explained."""
     shares: ClassVar[bool] = True
     """Whether what is explained is a probability."""
     headline: Sequence[str]
     """Metrics on the tiles; the first three also by epoch."""
     groups: Sequence[str] = ("all samples",)
-    """Whose sensor graphs are compared; one where there is nothing to compare."""
+    """The groups whose sensor graphs are compared; a single one if there is nothing to compare."""
     main_group: int = 0
     mix_note: ClassVar[str] = ""
     """How random samples are drawn."""
@@ -131,15 +131,15 @@ class TaskView(ABC):
     # ---------------------------------------------------------------- names
 
     def label(self, table: EventTable | None = None) -> str:
-        """What is predicted, by the name of its columns."""
+        """The target, by the name of its columns."""
         return ", ".join(self.task.labels)
 
     def metric_title(self, name: str) -> str:
-        """A metric's name, with what it is about."""
+        """A metric's name, including what it is about."""
         return capitalised(self.task.title(name))
 
     def metric_name(self, name: str) -> str:
-        """The same, and whether lower values are better."""
+        """The same, and a note if lower values are better."""
         return self.metric_title(name) + (", lower is better" if self.task.metrics[name].lower_is_better else "")
 
     def short_title(self, name: str) -> str:
@@ -155,15 +155,15 @@ class TaskView(ABC):
         return quantity_text(size)
 
     def card_rows(self) -> list[tuple[str, str]]:
-        """What is predicted, for the model card."""
+        """Rows about the target, for the model card."""
         return [(self.noun if len(self.task.labels) == 1 else self.plural, self.label())]
 
     def sample_rows(self, truth: Array) -> list[tuple[str, str]]:
-        """How the truth of these samples is distributed, for the model card."""
+        """Rows about the distribution of the true values of these samples, for the model card."""
         return [("Truth of these samples", self.task.describe(truth))]
 
     def require_same_task(self, name: str, other: Task) -> None:
-        """Raise where a baseline predicts something else."""
+        """Raise if a baseline predicts something else."""
         if (other.name, other.labels, other.num_outputs) != (self.task.name, self.task.labels, self.task.num_outputs):
             raise DataError(
                 f"'{name}' is a model of {other.name} for {', '.join(other.labels)}, not of {self.task.name} for "
@@ -177,7 +177,7 @@ class TaskView(ABC):
         return np.zeros(len(truth), dtype=np.int64)
 
     def by_column(self, truth: Array, predicted: Array, seed: int) -> dict[str, dict[str, Interval]]:
-        """The metrics of each label or quantity with intervals, where there are several."""
+        """The metrics of each label or quantity with intervals, if there are several."""
         labels = [column.name for column in self.task.columns(truth, predicted)]
         if len(labels) == 1:
             return {}
@@ -187,7 +187,7 @@ class TaskView(ABC):
 
     @abstractmethod
     def section(self, truth: Array, scores: Sequence[Score], regions: dict[float, Array]) -> Section:
-        """The part of Performance that only this task has; the first score is the model's."""
+        """The task-specific part of Performance; the first score is the model's."""
 
     @abstractmethod
     def region(self, predictions: Predictions) -> Array:
@@ -195,29 +195,29 @@ class TaskView(ABC):
 
     @abstractmethod
     def coverage(self, truth: Array, region: Array, requested: float) -> list[Coverage]:
-        """How often these sets or intervals contain the truth, for each label or quantity."""
+        """How often these sets or intervals contain the true value, for each label or quantity."""
 
     # ---------------------------------------------------------------- single samples
 
     @abstractmethod
     def errors(self, truth: Array, predicted: Array) -> NDArray[np.float64]:
-        """(samples,) how wrong each prediction is; NaN where the truth is unknown."""
+        """(samples,) the error of each prediction; NaN if the true value is unknown."""
 
     @abstractmethod
     def scores(self, predicted: Array) -> NDArray[np.float64]:
-        """(samples,) one number by which predictions are ordered."""
+        """(samples,) one number to sort predictions by."""
 
     @abstractmethod
     def outputs(self, predicted: Array, full: Array) -> NDArray[np.float64]:
-        """(n, output) what contributions explain, of predictions; `full` are those with all readings."""
+        """(n, output) the part of predictions that contributions explain; `full` are those with all readings."""
 
     @abstractmethod
     def effect(self, value: Array, without: Array) -> NDArray[np.float64]:
-        """How much the left-out readings contribute: from the outputs with and without them."""
+        """The contribution of left-out readings, from the outputs with and without them."""
 
     @abstractmethod
     def prediction_text(self, predicted: Array) -> str:
-        """One sample's prediction in one line."""
+        """One sample's prediction on one line."""
 
     @abstractmethod
     def summary(self, truth: Any, predicted: Array, region: Array | None) -> Summary:
@@ -230,7 +230,7 @@ def reliability_series(curve: ReliabilityCurve) -> Series:
 
 
 def capitalised(text: str) -> str:
-    """With a capital letter at its start."""
+    """The text with its first letter capitalised."""
     return text[:1].upper() + text[1:]
 
 

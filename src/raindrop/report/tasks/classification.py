@@ -33,7 +33,7 @@ from raindrop.tasks.predictions import ClassPredictions, Predictions
 
 
 class ClassView(TaskView):
-    """Of two classes everything is about the positive one, of more about the predicted one or the mean."""
+    """With two classes everything is about the positive one, with more about the predicted one or the mean."""
 
     task: Classification
     template: ClassVar[str] = "tasks/classification.html"
@@ -52,7 +52,7 @@ class ClassView(TaskView):
         super().__init__(task)
         self.groups = self.classes = [str(name) for name in self.task.classes]
         self.positive = 1 if len(self.classes) == 2 else None
-        """The position of the positive class of two; None with more classes."""
+        """The position of the positive class of two; None if there are more classes."""
         self.main_group = self.positive or 0
         named = "the predicted class" if self.positive is None else self.classes[self.positive]
         self.picker = f"true class; probability of {named}"
@@ -115,13 +115,13 @@ class ClassView(TaskView):
         return Section(charts, values | {"by_class": by_class, "confusion": confusion, "decision": self.decision()})
 
     def decision(self) -> str:
-        """How a class is decided for."""
+        """The decision rule as a sentence."""
         if self.task.threshold is None:
             return "The most probable class is predicted."
         return f"Predicted is {self.task.threshold.describe(self.task.positive)}."
 
     def curves(self, truth: Array, scores: Sequence[Score]) -> list[dict[str, Array]]:
-        """ROC and precision-recall points: of two classes one curve per model, of more one per class of the model."""
+        """ROC and precision-recall points: for two classes one curve per model, for more one per class of the model."""
         if self.positive is not None:
             pairs = [(self.positive, score.predicted) for score in scores]
         else:
@@ -150,7 +150,7 @@ class ClassView(TaskView):
         return np.asarray(predicted.max(1) if self.positive is None else predicted[:, self.positive], dtype=np.float64)
 
     def explained(self, predicted: Array) -> NDArray[np.int64]:
-        """(samples,) the class that contributions explain: the positive one of two, the predicted one of more."""
+        """(samples,) the class that contributions explain: the positive one of two, or the predicted one of more."""
         if self.positive is None:
             return np.asarray(predicted.argmax(1), dtype=np.int64)
         return np.full(len(predicted), self.positive, dtype=np.int64)

@@ -29,7 +29,7 @@ EMPTY: dict[str, Array] = {name: np.empty(0) for name in ("false", "true", "prec
 
 
 class LabelView(TaskView):
-    """Each label by itself, on the samples where it is known, and the mean over labels."""
+    """Each label separately, on the samples where it is known, and the mean over labels."""
 
     task: MultiLabel
     template: ClassVar[str] = "tasks/multilabel.html"
@@ -80,7 +80,7 @@ class LabelView(TaskView):
     # ---------------------------------------------------------------- single samples
 
     def errors(self, truth: Array, predicted: Array) -> NDArray[np.float64]:
-        """The largest error of a known label."""
+        """The largest error over the known labels."""
         error = np.where(np.isnan(truth), -1.0, np.abs(predicted - truth)).max(1)
         return np.where(error < 0, np.nan, error)
 

@@ -1,4 +1,4 @@
-"""Regression in a report: predictions against the truth, residuals, calibration of quantiles."""
+"""Regression in a report: predictions against true values, residuals, calibration of quantiles."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class QuantityView(TaskView):
     # ---------------------------------------------------------------- single samples
 
     def errors(self, truth: Array, predicted: Array) -> NDArray[np.float64]:
-        """The largest error of a known quantity, in units of its scale."""
+        """The largest error over the known quantities, in units of their scale."""
         error = np.abs(self.task.point(predicted) - truth) / np.array(self.task.scale)
         error = np.where(np.isnan(truth), -1.0, error).max(1)
         return np.where(error < 0, np.nan, error)

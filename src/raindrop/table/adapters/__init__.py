@@ -1,4 +1,4 @@
-"""Data of other shapes and libraries as long frames: one module for each, used by the `from_...` of EventTable.
+"""Data of other shapes and libraries as long frames: one module each, used by the `from_...` methods of EventTable.
 
-An adapter only rearranges; checks and messages about the content are those of `table/build.py`.
+An adapter only rearranges the data; its content is validated in `table/build.py`.
 """

@@ -1,4 +1,4 @@
-"""Arrays: (sample, time, sensor) with NaN for nothing, or one array (time, sensor) for each sample."""
+"""Arrays: (sample, time, sensor) with NaN for missing values, or one array (time, sensor) for each sample."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def from_aeon(values: Any, labels: ArrayLike | None = None, sensors: Sequence[st
 
 
 def _by_sample(values: Any) -> tuple[list[str] | None, list[NDArray[np.float64]]]:
-    """The ids where they are given, and an array (time, sensor) for each sample."""
+    """The ids if they are given, and an array (time, sensor) for each sample."""
     ids = None
     if isinstance(values, Mapping):
         ids, values = [str(name) for name in values], list(values.values())
@@ -104,7 +104,7 @@ def _to_floats(values: Any, what: str) -> NDArray[np.float64]:
 
 
 def _flat_times(times: Any, ids: list[str] | None, lengths: NDArray[np.int64]) -> pl.Series:
-    """One time per row of all samples: counted 0, 1, 2, ..., shared by the samples, or given for each."""
+    """One time per row of all samples: counted 0, 1, 2, ..., shared by all samples, or given for each."""
     if times is None:
         return pl.Series(np.concatenate([np.arange(length, dtype=np.float64) for length in lengths]))
     if isinstance(times, Mapping):
@@ -132,7 +132,7 @@ def _flat_times(times: Any, ids: list[str] | None, lengths: NDArray[np.int64]) -
 
 
 def _samples_frame(samples: Any, ids: list[str] | None, labels: ArrayLike | None, number: int) -> pl.DataFrame:
-    """One row per sample: ids, attributes where a frame is given, and labels."""
+    """One row per sample: ids, attributes if a frame is given, and labels."""
     if samples is None:
         frame = pl.DataFrame({"sample": [str(at) for at in range(number)] if ids is None else ids})
     elif isinstance(samples, (list, tuple, pl.Series)) or getattr(samples, "ndim", 0) == 1:

@@ -1,4 +1,4 @@
-"""LongFrames: what an adapter returns, ready for `EventTable.from_frames`."""
+"""LongFrames: the result of an adapter, ready for `EventTable.from_frames`."""
 
 from __future__ import annotations
 

@@ -37,10 +37,10 @@ def is_meds(folder: Path) -> bool:
 def from_meds(
     folder: Path, labels: Any = None, codes: Sequence[str] | None = None, window: float | None = None
 ) -> LongFrames:
-    """One sample for each label, with the readings up to and including its prediction time; for each subject without.
+    """One sample per label, with the readings up to and including its prediction time; without labels, one per subject.
 
-    labels: a file, or a folder of files, with subject_id, prediction_time and one of LABELS; codes: only these;
-    window: only readings of so many hours before the prediction time.
+    labels: a file, or a folder of files, with subject_id, prediction_time and one of LABELS; codes: read only these;
+    window: use only readings within this many hours before the prediction time.
     """
     shards = _shards(folder)
     if not shards:
@@ -105,7 +105,7 @@ def _read_shard(
 
 
 def _read_labels(labels: Any) -> pl.DataFrame:
-    """sample, subject_id, prediction_time and label; the sample is named after both."""
+    """sample, subject_id, prediction_time and label; the sample id combines subject and prediction time."""
     path = Path(labels)
     files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
     if not files or not files[0].exists():
@@ -139,7 +139,7 @@ def _samples(events: pl.DataFrame, asked: pl.DataFrame | None) -> pl.DataFrame:
 
 
 def _add_static_codes(samples: pl.DataFrame, static: pl.DataFrame, notices: list[str]) -> pl.DataFrame:
-    """A column for each code without a time: its number, its text, or what follows '//' in it, as in GENDER//F."""
+    """A column for each code without a time: its number, its text, or the part after '//', as in GENDER//F."""
     if not len(static):
         return samples
     parts = pl.col("code").str.split_exact("//", 1).struct
@@ -166,7 +166,7 @@ def _add_static_codes(samples: pl.DataFrame, static: pl.DataFrame, notices: list
 
 
 def _add_age(samples: pl.DataFrame, births: pl.DataFrame) -> pl.DataFrame:
-    """A column 'age' in years at the prediction time, from the code MEDS_BIRTH; without labels, there is none."""
+    """A column 'age' in years at the prediction time, from the code MEDS_BIRTH; not added without labels."""
     if not len(births) or "prediction_time" not in samples.columns or "age" in samples.columns:
         return samples
     born = births.group_by("sample").agg(pl.col("time").min().alias("born"))
@@ -176,7 +176,7 @@ def _add_age(samples: pl.DataFrame, births: pl.DataFrame) -> pl.DataFrame:
 
 
 def _add_splits(samples: pl.DataFrame, folder: Path) -> pl.DataFrame:
-    """A column 'split' from metadata/subject_splits.parquet, where there is one."""
+    """A column 'split' from metadata/subject_splits.parquet, if that file exists."""
     path = folder / "metadata" / "subject_splits.parquet"
     if not path.exists() or "split" in samples.columns:
         return samples

@@ -35,7 +35,7 @@ def from_sktime(frame: Any, labels: ArrayLike | None = None) -> LongFrames:
 
 
 def _from_multi_index(frame: Any) -> LongFrames:
-    """Levels before the last one name the sample, the last one is the time."""
+    """The last level is the time, the levels before it identify the sample."""
     *levels, time = (frame.index.get_level_values(level) for level in range(frame.index.nlevels))
     ids = pl.Series("sample", [" / ".join(str(part) for part in parts) for parts in zip(*levels, strict=True)])
     columns = {str(name): frame[name].to_numpy() for name in frame.columns}
@@ -66,7 +66,7 @@ def _series(name: str, values: Any) -> pl.Series:
 
 
 def _in_order(frames: LongFrames, ids: pl.Series) -> LongFrames:
-    """The same with all samples listed, also those without a reading, in the order of the frame."""
+    """The same with all samples listed in the order of the frame, including those without a reading."""
     samples = pl.DataFrame({"sample": ids.unique(maintain_order=True)})
     return LongFrames(frames.events, samples, frames.options, frames.notices)
 

@@ -1,4 +1,4 @@
-"""Wide frames: one row per time, a column for each sensor, nothing where a sensor was not read."""
+"""Wide frames: one row per time, a column for each sensor, empty cells where a sensor was not read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from raindrop.table.sample_table import attributes_of_events
 from raindrop.table.time_columns import numbers_and_text, parse_numbers
 
 ONLY_SAMPLE = "series"
-"""The id of the only sample, where no column names the samples."""
+"""The id of the only sample, if no column has sample ids."""
 
 
 def from_wide(
@@ -24,9 +24,9 @@ def from_wide(
     attributes: Collection[str],
     source: str,
 ) -> LongFrames:
-    """One reading for each cell that is not missing; `attributes` are columns that describe the sample.
+    """One reading for each non-missing cell; `attributes` are columns that describe the sample.
 
-    They become the samples table, and must have one value for all rows of a sample.
+    These become the samples table, and must have the same value in all rows of a sample.
     """
     if sample is None:
         sample = "sample" if "sample" in frame.columns else ""
@@ -61,7 +61,7 @@ def from_wide(
 
 
 def _require_one_row_per_time(frame: pl.DataFrame, sample: str, time: str, source: str) -> None:
-    """Warn early about a long table: many rows with the same sample and time."""
+    """Raise if this looks like a long table: many rows with the same sample and time."""
     if not len(frame):
         raise DataError(f"{source}: the table is empty.")
     keys = [name for name in (sample, time) if name]
