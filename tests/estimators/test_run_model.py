@@ -27,8 +27,11 @@ def test_outputs_and_probabilities_are_those_of_predict_proba(fitted, table, mon
     results = [(batch.num_samples, fitted.to_predictions(output)) for batch, output in fitted.run_model(table)]
     assert len(results) > 1
     assert all(len(probability) == number for number, probability in results)
-    # The library chooses its number of threads where it scores, so the two may round differently.
-    assert_close(np.concatenate([row for _, row in results]), fitted.predict_proba(table))
+    # The library chooses its number of threads where it scores, so the two may round differently; where an isotonic
+    # curve is steep, it multiplies that.
+    slopes = [float((np.diff(y) / np.diff(x)).max()) for x, y in fitted.calibrator_.curves]
+    steepest = max([1.0, *slopes])
+    assert_close(np.concatenate([row for _, row in results]), fitted.predict_proba(table), magnitude=steepest)
 
 
 def test_inference_mode_is_off_between_batches(fitted, table):
