@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -34,6 +36,28 @@ def test_fit_ends_with_a_ranking_a_model_a_page_and_what_to_do_next(ask: Ask, da
     assert load(tmp_path / "run").model == "trees"
     assert ask("predict", tmp_path / "run", data, "--out", tmp_path / "p.csv")[0] == 0
     assert "leaving out 64 samples" in ask("evaluate", tmp_path / "run", data)[1]
+
+
+@pytest.mark.slow
+def test_what_to_do_next_has_the_options_that_this_table_needs(ask: Ask, tmp_path: Path) -> None:
+    table = easy_table(60, classes=("ill", "well"))
+    labels = table.samples.select("sample", died="label")
+    rows = table.events().join(labels, on="sample").rename({"sample": "stay id", "time": "hour", "value": "result"})
+    readings = tmp_path / "my readings.csv"
+    rows.write_csv(readings)
+    columns = ("--sample", "stay id", "--time", "hour", "--value", "result")
+    code, shown, errors = ask(
+        "fit", readings, "--label", "died", "--out", tmp_path / "run", "--no-page", *TREES, *columns
+    )
+    assert code == 0, errors
+    (predict,) = re.findall(r"next: raindrop (.*)", shown)
+    (train,) = re.findall(r" raindrop (train .*)    # without a time limit", shown)
+    for command, word, meant in ((predict, "NEW_DATA", readings), (train, "LONGER", tmp_path / "longer")):
+        words = [str(meant) if each == word else each for each in shlex.split(command)]
+        words = [str(tmp_path / "p.csv") if each == "predictions.csv" else each for each in words]
+        code, _, errors = ask(*words)
+        assert code == 0, (command, errors)
+    assert load(tmp_path / "longer").model == "trees"
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
@@ -10,7 +11,7 @@ from rich.table import Table
 
 from raindrop.cli.pages import can_write_page
 from raindrop.cli.samples import console
-from raindrop.cli.table_options import DEFAULT, TableOptions, Words, read_table
+from raindrop.cli.table_options import DEFAULT, TableOptions, Words, read_table, roles_as_text
 from raindrop.errors import ConfigError, suggest
 
 if TYPE_CHECKING:  # torch loads only when the command runs
@@ -78,7 +79,7 @@ def fit(
     _print_ranking(result)
     if page and not result.stopped:
         _write_page(result, out, data)
-    _print_next(result, out, data)
+    _print_next(result, out, data, options, statics, group)
 
 
 def _print_ranking(result: AutoResult) -> None:
@@ -126,16 +127,20 @@ def _write_page(result: AutoResult, out: Path, data: Path) -> None:
     console.print(f"wrote the page to {escape(str(path))}; open it in any browser")
 
 
-def _print_next(result: AutoResult, out: Path, data: Path) -> None:
+def _print_next(
+    result: AutoResult, out: Path, data: Path, options: TableOptions, statics: Words, group: str | None
+) -> None:
+    """The commands to go on with, with the options that this table needs."""
     assert result.best is not None
-    best, labels = result.best.name, " ".join(result.guess.labels)
+    best, read = result.best.name, options.as_text()
     console.print(
         f"wrote the best model, '{best}', to {escape(str(out))}" + (" (stopped early)" if result.stopped else "")
     )
+    run, table = quote(str(out)), quote(str(data))
     if result.guess.task == "readings":
-        console.print(f"next: raindrop impute apply {escape(str(out))} {escape(str(data))} --out FILLED")
+        console.print(escape(f"next: raindrop impute apply {run} {table} --out FILLED{read}"), soft_wrap=True)
         return
-    console.print(f"next: raindrop predict {escape(str(out))} NEW_DATA --out predictions.csv")
-    label = f" --label {labels}" if labels else ""
-    longer = f"raindrop train {data} --out LONGER --task {result.guess.task} --model {best}{label}"
-    console.print(f"      {escape(longer)}    # without a time limit")
+    console.print(escape(f"next: raindrop predict {run} NEW_DATA --out predictions.csv{read}"), soft_wrap=True)
+    roles = roles_as_text(result.guess.labels, statics, group)
+    longer = f"raindrop train {table} --out LONGER --task {result.guess.task} --model {best}{roles}{read}"
+    console.print(escape(f"      {longer}    # without a time limit"), soft_wrap=True)

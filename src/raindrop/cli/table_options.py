@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
@@ -54,6 +55,14 @@ class ReadOptions:
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: value for name, value in values.items() if value is not None and value is not False}
 
+    def as_text(self) -> str:
+        """The options that were set, as they are typed behind a command, such as ' --sample stay --wide'."""
+        words = [
+            f" --{name.replace('_', '-')}" + ("" if value is True else f" {quote(str(value))}")
+            for name, value in self.given().items()
+        ]
+        return "".join(words)
+
 
 @Parameter(name="*", group=READING)
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +74,12 @@ class TableOptions(ReadOptions):
 
 
 DEFAULT = TableOptions()
+
+
+def roles_as_text(label: Sequence[str], statics: Sequence[str], group: str | None) -> str:
+    """The roles that were given, as they are typed behind a command, such as ' --label died --group patient'."""
+    named = {"label": label, "statics": statics, "group": (group,) if group else ()}
+    return "".join(f" --{name} {' '.join(map(quote, given))}" for name, given in named.items() if given)
 
 
 def read_table(

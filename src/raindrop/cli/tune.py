@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Literal
 
 from rich.markup import escape
 
 from raindrop.cli.samples import console, drop_unlabelled, split_table
-from raindrop.cli.table_options import DEFAULT, TableOptions, Words, read_table
+from raindrop.cli.table_options import DEFAULT, TableOptions, Words, read_table, roles_as_text
 from raindrop.errors import ConfigError
 
 if TYPE_CHECKING:  # torch loads only when the command runs
@@ -107,10 +108,12 @@ def tune(
     _print_result(result)
     console.print(f"wrote the best settings to {escape(str(out / 'best.toml'))} and a page to {escape(str(page))}")
     more = f" --task {task}" if task != "classification" else ""
-    console.print(
-        f"next: raindrop train {escape(str(data))} --model {model}{more} --preset {preset} --config "
-        f"{escape(str(out / 'best.toml'))} --split {escape(split)} --seed {seed} --out RUN"
+    command = (
+        f"raindrop train {quote(str(data))} --model {model}{more} --preset {preset} --config "
+        f"{quote(str(out / 'best.toml'))} --split {quote(split)} --seed {seed} --out RUN"
+        f"{roles_as_text(label, statics, group)}{options.as_text()}"
     )
+    console.print(escape(f"next: {command}"), soft_wrap=True)
 
 
 def _print_trial(trial: TrialRecord) -> None:
