@@ -4,6 +4,7 @@
     python benchmarks/graph_stability.py TABLE --classes --seeds 0 1        # how the classes differ
     python benchmarks/graph_stability.py AQI36_FOLDER --stations --seeds 0 1 2 3 4
     python benchmarks/graph_stability.py --planted 400 --seeds 0 1 2 3 4
+    python benchmarks/graph_stability.py LORENZ.npz --known 0.3 --seeds 0 1 2 3 4
 
 Compared are, for every two graphs, each receiver's three strongest senders and the 50 strongest pairs; what two random
 rankings would share is printed beside it. One JSON line for each comparison, then the cost.
@@ -19,6 +20,7 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+from graph_recovery import known, regular
 from stations import Stations
 
 from raindrop import EventTable, class_graphs, sensor_graph
@@ -104,12 +106,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("table", type=Path, nargs="?")
     parser.add_argument("--stations", action="store_true", help="the folder is that of AQI-36")
+    parser.add_argument("--known", type=float, metavar="MISSING", help="the file is one of known_graphs; share to drop")
     parser.add_argument("--planted", type=int, help="the seed of a planted series, instead of a table")
     parser.add_argument("--classes", action="store_true")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     options = parser.parse_args()
     if options.planted is not None:
         table = delayed_sensors(seed=options.planted).table
+    elif options.known is not None:
+        table = regular(known(options.table)[0], options.known, seed=0)
     elif options.stations:
         table = Stations.read(options.table).whole_table()
     else:
