@@ -10,7 +10,7 @@ from raindrop import Classifier, EventTable
 from raindrop.batch.batch import Batch
 from raindrop.batch.collate import Collator, bounded
 from raindrop.models.base import Model
-from raindrop.training.memory import MARGIN, _peak, memory_of_long_item
+from raindrop.training.memory import MARGIN, TRIED, _peak, growth
 
 pytestmark = pytest.mark.slow
 
@@ -40,13 +40,14 @@ def tried(name: str) -> tuple[Model, Batch]:
 @pytest.mark.parametrize("gradients", [True, False])
 def test_what_a_long_sample_will_take_is_extrapolated_from_its_first_readings(name, gradients):
     model, item = tried(name)
-    found = memory_of_long_item(model, item, gradients=gradients) / MARGIN
+    found = growth(model, item, gradients=gradients).bytes_at(LENGTH) / MARGIN
     assert 0.6 < found / _peak(model, item, gradients=gradients) < 1.7
 
 
 def test_memory_that_grows_with_the_square_of_the_times_is_known_from_the_first_readings():
     model, item = tried("ipnet")  # tells every reading from every other in training
-    assert memory_of_long_item(model, item, gradients=True) > 20 * memory_of_long_item(model, item, gradients=False)
+    training, scoring = (growth(model, item, gradients=gradients).bytes_at(LENGTH) for gradients in (True, False))
+    assert training > 20 * scoring
 
 
 def test_a_trial_changes_neither_the_model_nor_the_random_numbers():
@@ -54,7 +55,7 @@ def test_a_trial_changes_neither_the_model_nor_the_random_numbers():
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     gradients = [parameter.grad for parameter in model.parameters()]
     mode, state = model.training, torch.get_rng_state()
-    memory_of_long_item(model, item, gradients=True)
+    growth(model, item, gradients=True)
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     assert all(parameter.grad is then for parameter, then in zip(model.parameters(), gradients, strict=True))
     assert model.training == mode
@@ -66,3 +67,13 @@ def test_long_samples_of_few_sensors_are_not_all_in_one_batch():
     trained = Classifier("seft", config={"train.epochs": 1, "train.holdout": 0.0}).fit(series(4, 20))
     parts = list(bounded(Collator(table, trained.scaler_), np.arange(8)))
     assert [len(part) for part in parts] == [4, 4]
+
+
+def test_a_model_is_tried_once_however_often_it_scores(monkeypatch):
+    trained = Classifier("seft", config={"train.epochs": 1, "train.holdout": 0.0}).fit(series(4, 20))
+    tried = []
+    monkeypatch.setattr("raindrop.training.memory._peak", lambda *_, **__: tried.append(1) or 1000 * len(tried))
+    table = series(2, 12_000)
+    trained.predict_proba(table)
+    trained.predict_proba(table[:1])
+    assert len(tried) == len(TRIED)

@@ -28,7 +28,6 @@ from raindrop.training import distributed
 from raindrop.training.callbacks import CallbackList, check_callbacks
 from raindrop.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from raindrop.training.config import Plan, TrainConfig
-from raindrop.training.memory import require_room
 from raindrop.training.progress import bar
 from raindrop.training.scoring import scores_of
 
@@ -73,7 +72,6 @@ def train(
         progress, ema, best = load_checkpoint(checkpoint, model, optimiser, progress)
     if validation is not None:
         task.require_judgeable(cast(NDArray[Any], validation.truth), metric)
-    require_room(model, training, gradients=True)
     schedule = Plan.of(config, len(training), float(np.mean(training.lengths)))
     config, steps = replace(config, batch_size=schedule.batch_size, epochs=schedule.epochs), schedule.steps
     saved = time.monotonic()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from raindrop.batch.batch import Batch
-from raindrop.batch.collate import MAX_CELLS, BatchSource
+from raindrop.batch.collate import MAX_CELLS, BatchSource, Collator
 from raindrop.hardware import require_memory
 from raindrop.models.base import Model
 
@@ -53,10 +53,8 @@ def require_room(model: Model, data: BatchSource, *, gradients: bool) -> None:
     needed = 0.0
     if model.needs_cells and cells > MAX_CELLS:
         needed = cells * (TRAINING_BYTES if gradients else SCORING_BYTES)
-    if model.needs_cells and readings > LONG:
-        longest = data.batch(np.array([int(np.argmax(data.lengths))]))
-        if longest.queries is None:
-            needed = memory_of_long_item(model, longest, gradients=gradients)
+    if model.needs_cells and readings > LONG and isinstance(data, Collator):  # windows are short
+        needed = _growth(model, data, gradients=gradients).bytes_at(readings)
     if gradients:
         needed += COPIES * sum(4 * parameter.numel() for parameter in model.parameters())
     if needed < SMALL:
@@ -70,21 +68,44 @@ def require_room(model: Model, data: BatchSource, *, gradients: bool) -> None:
     )
 
 
-def memory_of_long_item(model: Model, item: Batch, *, gradients: bool) -> float:
-    """Bytes that one item needs, extrapolated from its first readings.
+@dataclass(frozen=True)
+class Growth:
+    """How the memory of one item grows with its readings, from the largest number that was tried on."""
+
+    peak: float  # bytes at TRIED[-1] readings
+    slope: float  # bytes per reading there
+    bend: float  # bytes per reading and reading
+
+    def bytes_at(self, readings: int) -> float:
+        """Bytes that an item of so many readings needs."""
+        rest = readings - TRIED[-1]
+        grown = max(self.slope, 0.0) * rest + self.bend * rest * (readings - TRIED[-2])
+        return max(MARGIN * (self.peak + grown), float(FLOOR * readings))
+
+
+def growth(model: Model, item: Batch, *, gradients: bool) -> Growth:
+    """How the memory of a model grows, from the first readings of a long item.
 
     A copy of the model is run on the first 250, 500, 1,000 and 2,000 readings. Its peak is extrapolated linearly, or
     quadratically if the growth rises throughout: some models attend from every time to every other.
     """
-    n, total = np.array(TRIED, dtype=float), len(item.value)
+    n = np.array(TRIED, dtype=float)
     peak = np.array([_peak(model, _first(item, some), gradients=gradients) for some in TRIED], dtype=float)
     slope = np.diff(peak) / np.diff(n)
     bend = float((np.diff(slope) / (n[2:] - n[:-2])).min())  # work cut into chunks makes only one of them large
-    if bend * n[-1] < 0.1 * slope[-1]:
-        bend = 0.0
-    rest = total - n[-1]
-    grown = max(slope[-1], 0.0) * rest + bend * rest * (total - n[-2])
-    return float(max(MARGIN * (peak[-1] + grown), FLOOR * total))
+    return Growth(float(peak[-1]), float(slope[-1]), 0.0 if bend * n[-1] < 0.1 * slope[-1] else bend)
+
+
+_known: weakref.WeakKeyDictionary[Model, dict[bool, Growth]] = weakref.WeakKeyDictionary()
+
+
+def _growth(model: Model, data: Collator, *, gradients: bool) -> Growth:
+    """The same for the longest item of `data`, tried once for each model: it depends on sizes, not on weights."""
+    known = _known.setdefault(model, {})
+    if gradients not in known:
+        longest = data.batch(np.array([int(np.argmax(data.lengths))]))
+        known[gradients] = growth(model, longest, gradients=gradients)
+    return known[gradients]
 
 
 def _first(item: Batch, readings: int) -> Batch:
