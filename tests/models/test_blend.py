@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+from copy import deepcopy
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from class_tasks import classes
@@ -16,8 +18,10 @@ from raindrop.errors import ConfigError
 from raindrop.estimators import Classifier, load
 from raindrop.explain.information import information_graphs
 from raindrop.explain.probe import probe_graph
+from raindrop.models.blend import PARTS
 from raindrop.report.card import card_of
 from raindrop.report.tasks import view_of
+from raindrop.table.event_table import EventTable
 from raindrop.tasks.metrics import log_loss
 from raindrop.training.scoring import scores_of
 
@@ -43,6 +47,26 @@ def noisy(samples: int, seed: int, classes: tuple[int, ...] = (0, 1)):
     return table.with_labels(np.where(rng.random(samples) < 0.3, drawn, table.labels))
 
 
+def redundant(samples: int, seed: int):
+    """The label is the sign of the mean of sensor a, and sensor b has the same values a little noisier."""
+    rng = np.random.default_rng(seed)
+    label = rng.integers(0, 2, samples)
+    ids = [f"s{seed}-{at}" for at in range(samples)]
+    value = (2 * label - 1)[:, None] + rng.standard_normal((samples, 4))
+    frames = [
+        pl.DataFrame(
+            {
+                "sample": np.repeat(ids, 4),
+                "time": np.tile(np.arange(4.0), samples),
+                "sensor": name,
+                "value": (value + noise * rng.standard_normal(value.shape)).ravel(),
+            }
+        )
+        for name, noise in (("a", 0.0), ("b", 0.7))
+    ]
+    return EventTable.from_frames(pl.concat(frames), pl.DataFrame({"sample": ids, "label": label}), label="label")
+
+
 @pytest.fixture(scope="module")
 def parts():
     return noisy(90, 1), noisy(60, 2), noisy(40, 3)
@@ -55,32 +79,33 @@ def fitted(parts):
 
 @pytest.fixture(scope="module")
 def alone(parts):
-    """The network and the trees of the blend, each fitted by itself."""
-    network = Classifier("raindrop", config=QUICK, seed=5).fit(parts[0], validation=parts[1])
-    trees = Classifier("trees", config={f"model.{name}": value for name, value in TREES.items()}, seed=5)
-    return network, trees.fit(parts[0], validation=parts[1])
+    """The network and both sets of trees of the blend, each fitted by itself."""
+    trees = {f"model.{name}": value for name, value in TREES.items()}
+    models = (("raindrop", QUICK), ("trees", trees), ("trees", trees | {"model.hide_sensors": 0.7}))
+    return [Classifier(name, config=c, seed=5).fit(parts[0], validation=parts[1]) for name, c in models]
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("of_odds", [True, False])
-def test_mixed_logits_are_the_average_of_log_odds_or_of_probabilities(share, of_odds):
-    raindrop, trees = torch.randn(5, 3, dtype=torch.float64), 3 * torch.randn(5, 3, dtype=torch.float64)
-    found = classes(3).mix(raindrop, trees, share, of_odds).softmax(1)
+def test_mixed_logits_are_the_average_of_log_odds_or_of_probabilities(of_odds):
+    parts = torch.randn(3, 5, 4, dtype=torch.float64) * torch.tensor([1.0, 3.0, 2.0])[:, None, None]
+    weights = torch.rand(3, 5, dtype=torch.float64).softmax(0)
+    weights[:, 0] = torch.tensor([0.0, 1.0, 0.0])
+    found = classes(4).mix(parts, weights, of_odds).softmax(1)
     for b in range(5):
-        p, q = (
-            [math.exp(x) / sum(map(math.exp, row)) for x in row] for row in (raindrop[b].tolist(), trees[b].tolist())
-        )
+        probabilities = [[math.exp(x) / sum(map(math.exp, row)) for x in row] for row in parts[:, b].tolist()]
+        share = weights[:, b].tolist()
         if of_odds:
-            wanted = [x**share * y ** (1 - share) for x, y in zip(p, q, strict=True)]
+            wanted = [math.prod(p[c] ** w for p, w in zip(probabilities, share, strict=True)) for c in range(4)]
         else:
-            wanted = [share * x + (1 - share) * y for x, y in zip(p, q, strict=True)]
+            wanted = [sum(w * p[c] for p, w in zip(probabilities, share, strict=True)) for c in range(4)]
         assert_close(found[b], [x / sum(wanted) for x in wanted], dtype=np.float32)
 
 
 @pytest.mark.slow
-def test_its_parts_are_what_either_model_is_by_itself(fitted, alone, parts):
+def test_its_parts_are_what_each_model_is_by_itself(fitted, alone, parts):
     data = fitted._collator(parts[2])
-    for part, by_itself in zip((fitted.model_.raindrop, fitted.model_.trees), alone, strict=True):
+    blend = fitted.model_
+    for part, by_itself in zip((blend.raindrop, blend.trees, blend.robust_trees), alone, strict=True):
         assert_close(fitted.task_.predict(scores_of(part, data)), by_itself.predict_proba(parts[2]))
     assert [r["validation"] for r in fitted.history_] == [r["validation"] for r in alone[0].history_]
 
@@ -102,36 +127,83 @@ def test_a_network_of_other_data_settings_or_seed_is_refused(alone, parts):
         Classifier("raindrop", config=QUICK, seed=5).fit(parts[0], validation=parts[1], network=alone[0])
 
 
-def test_the_mixing_has_the_lowest_validation_loss_of_all_that_were_tried(fitted, alone, parts):
-    validation = parts[1]
-    label = (validation.labels == 1).astype(np.int64)
-    p, q = (clf.predict_proba(validation).astype(np.float64) for clf in alone)
+def test_with_all_sensors_the_mixture_has_the_lowest_validation_loss_of_all_that_were_tried(fitted, alone, parts):
+    label = (parts[1].labels == 1).astype(np.int64)
+    p = [clf.predict_proba(parts[1]).astype(np.float64) for clf in alone]
     losses = {}
-    for step in range(41):
-        share = step / 40
-        odds = p**share * q ** (1 - share)
-        losses["log-odds", share] = log_loss(label, odds / odds.sum(1, keepdims=True))
-        losses["probabilities", share] = log_loss(label, share * p + (1 - share) * q)
-    chosen = fitted.notes_["average_of"], fitted.notes_["share_of_raindrop"]
-    assert losses[chosen] == pytest.approx(min(losses.values()), abs=tolerance())
-    assert fitted.evaluate(validation)["log_loss"] == pytest.approx(losses[chosen], abs=tolerance())
-    assert 0 < chosen[1] < 1  # both have something to say here
+    for i in range(21):
+        for j in range(21 - i):
+            w = (i / 20, j / 20, (20 - i - j) / 20)
+            odds = math.prod(part**share for part, share in zip(p, w, strict=True))
+            losses["log-odds", w] = log_loss(label, odds / odds.sum(1, keepdims=True))
+            losses["probabilities", w] = log_loss(label, sum(share * part for part, share in zip(p, w, strict=True)))
+    kind, chosen = fitted.notes_["average_of"], fitted.notes_["weights"][0]
+    found = losses[kind, tuple(chosen[name] for name in PARTS)]
+    assert found == pytest.approx(min(loss for (of, _), loss in losses.items() if of == kind), abs=tolerance())
+    assert fitted.notes_["share_of_raindrop"] == chosen["raindrop"]
+
+
+def test_what_is_missing_is_the_share_of_the_usual_sensors(fitted, parts):
+    blend, collator = fitted.model_, fitted._collator(parts[2])
+    batch = collator.batch(np.arange(len(parts[2])), rng=np.random.default_rng(0), drop_sensors=0.9)
+    trained_on = parts[0]
+    present = [
+        {int(s) for s in trained_on.sensor[rows]} for rows in (trained_on.rows([i]) for i in range(len(trained_on)))
+    ]
+    usual = [sum(u in sensors for sensors in present) / len(trained_on) for u in range(len(trained_on.sensors))]
+    for b, found in enumerate(blend.missing_share(batch).tolist()):
+        seen = {int(u) for u, of in zip(batch.sensor, batch.step_sample[batch.step], strict=True) if of == b}
+        wanted = 1 - sum(usual[u] for u in seen) / sum(usual)
+        assert found == pytest.approx(wanted, abs=1e-6)
+
+
+def test_weights_change_linearly_with_what_is_missing(fitted):
+    blend = deepcopy(fitted.model_)
+    blend.missing.copy_(torch.tensor([0.0, 0.2, 0.4, 0.6, 0.8]))
+    blend.weights.copy_(torch.tensor([[0, 1, 0], [0.5, 0.5, 0], [1, 0, 0], [1, 0, 0], [0, 0, 1]], dtype=torch.float32))
+    blend.of_scores.fill_(True)
+    parts = torch.log(torch.tensor([[0.9, 0.1], [0.5, 0.5], [0.2, 0.8]]))[:, None].expand(3, 6, 2)
+    missing = torch.tensor([-0.1, 0.0, 0.1, 0.3, 0.7, 0.95])
+    wanted = [(0, 1, 0), (0, 1, 0), (0.25, 0.75, 0), (0.75, 0.25, 0), (0.5, 0, 0.5), (0, 0, 1)]
+    for found, w in zip(blend._mix(parts, missing), wanted, strict=True):
+        assert_close(found, sum(share * part for share, part in zip(w, parts[:, 0], strict=True)))
+
+
+def test_a_part_that_knows_more_when_sensors_are_missing_gets_weight_there():
+    """Two sensors say the same. Trees that always had both rely on one of them; the weights follow what is missing."""
+    training, validation = (redundant(400, seed) for seed in (1, 2))
+    clf = Classifier("blend", config=SMALL | {"train.epochs": 1, "model.trees.rounds": 30}).fit(
+        training, validation=validation
+    )
+    weights = clf.notes_["weights"]
+    assert [knot["missing"] for knot in weights] == sorted(knot["missing"] for knot in weights)
+    for knot in weights:
+        assert sum(knot[name] for name in PARTS) == pytest.approx(1, abs=2e-3)
+    assert weights[-1]["trees"] < 0.5
+    half = redundant(400, 3).where(pl.col("sensor") == "b")
+    auroc = {
+        name: clf.task_.evaluate(clf.task_.encode(half), clf.task_.predict(scores_of(part, clf._collator(half))))[
+            "auroc"
+        ]
+        for name, part in (("trees", clf.model_.trees), ("blend", clf.model_))
+    }
+    assert auroc["blend"] > 0.9
+    assert auroc["blend"] > auroc["trees"]
 
 
 def test_it_tells_what_each_part_adds(fitted, alone, parts):
     told = fitted.notes_["validation"]
-    for name, clf in zip(("raindrop", "trees", "blend"), (*alone, fitted), strict=True):
+    for name, clf in zip((*PARTS, "blend"), (*alone, fitted), strict=True):
         assert told[name] == pytest.approx(clf.evaluate(parts[1]), abs=tolerance())
     assert told["blend"]["log_loss"] < min(told["raindrop"]["log_loss"], told["trees"]["log_loss"])
 
 
-def test_without_validation_samples_both_count_alike(parts):
+def test_without_validation_samples_network_and_trees_count_alike(parts):
     clf = Classifier("blend", config=SMALL | {"train.holdout": 0.0, "train.epochs": 1}).fit(parts[0])
-    assert clf.notes_ == {"share_of_raindrop": 0.5, "average_of": "log-odds"}
-    p, q = (
-        clf.task_.predict(scores_of(part, clf._collator(parts[2]))) for part in (clf.model_.raindrop, clf.model_.trees)
-    )
-    wanted = np.sqrt(p * q)
+    assert (clf.notes_["share_of_raindrop"], clf.notes_["average_of"]) == (0.5, "log-odds")
+    blend, collator = clf.model_, clf._collator(parts[2])
+    p, q, r = (clf.task_.predict(scores_of(getattr(blend, name), collator)) for name in PARTS)
+    wanted = np.sqrt(p * np.sqrt(q * r))
     assert_close(clf.predict_proba(parts[2]), wanted / wanted.sum(1, keepdims=True))
 
 
@@ -190,6 +262,10 @@ def test_the_report_says_how_it_is_mixed(fitted):
     share = fitted.notes_["share_of_raindrop"]
     rows = dict(card_of(fitted, view_of(fitted)).model)
     assert rows["Mixed of"].startswith(f"{share:.1%} raindrop and {1 - share:.1%} trees")
+    last = fitted.notes_["weights"][-1]
+    assert (
+        f"raindrop counts {last['raindrop']:.0%} where {last['missing']:.0%} of the usual sensors" in rows["Mixed of"]
+    )
 
 
 def test_a_wrong_setting_of_a_part_is_named_with_its_place():
@@ -213,4 +289,5 @@ def test_a_setting_of_one_part_leaves_the_presets_others():
         "trees.rounds": 7,
         "trees.summaries": "more",
     }
+    wanted["hide_sensors"] = 0.7
     assert held["model"] == wanted

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import lightgbm
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from class_tasks import classes, labelled_collator
@@ -16,7 +17,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from raindrop.batch.scaling import Scaler
 from raindrop.batch.summaries import SUMMARIES, details_of, summaries_of, summarise
 from raindrop.errors import ConfigError, MissingExtraError
-from raindrop.estimators import Classifier, load
+from raindrop.estimators import Classifier, Imputer, load
 from raindrop.models.base import DataSpec
 from raindrop.models.boosting import TreesConfig
 from raindrop.models.trees import Trees
@@ -282,3 +283,38 @@ def test_a_table_without_any_reading_gives_the_class_shares():
     empty = table.where(np.array([False]))
     clf = Classifier("trees", config=SMALL | {"train.holdout": 0.0}).fit(empty)
     assert_close(clf.predict_proba(empty), 0.5)
+
+
+def test_trees_grown_with_sensors_hidden_see_every_sample_as_it_is_and_once_more_without_some_sensors(table):
+    spec = DataSpec(table.sensors, classes(2), Scaler.fit(table).static_width)
+    data = labelled_collator(table)
+    plain, hidden = (Trees(TreesConfig(hide_sensors=share), spec).rows_of(data, 0) for share in (0.0, 0.8))
+    size = len(table)
+    np.testing.assert_array_equal(hidden.x[:size], plain.x)
+    np.testing.assert_array_equal(hidden.target, np.concatenate([plain.target, plain.target]))
+    counts = [rows.reshape(size, -1, 9)[:, :, 0] for rows in (plain.x[:, :36], hidden.x[size:, :36])]
+    same = (counts[0] == counts[1]) & (counts[0] > 0)
+    gone = (counts[0] > 0) & (counts[1] == 0)
+    assert ((counts[0] == counts[1]) | gone).all()  # a sensor keeps all readings or has none
+    assert 0.2 < gone.sum() / (gone.sum() + same.sum()) < 0.6
+
+
+def test_trees_grown_with_sensors_hidden_know_more_when_the_best_sensor_fails():
+    rng = np.random.default_rng(0)  # sensor b tells the label nearly as well as a
+    label = rng.integers(0, 2, 600)
+    values = np.stack([label + rng.normal(0, 0.2, 600), label + rng.normal(0, 0.4, 600)], axis=1)
+    table = EventTable.from_columns(
+        sample=np.repeat(np.arange(600), 2), time=np.zeros(1200), sensor=["a", "b"] * 600, value=values.ravel()
+    ).with_labels(label)
+    train, test = table[np.arange(400)], table[np.arange(400, 600)].where(pl.col("sensor") == "b")
+    found = {}
+    for share in (0.0, 0.7):
+        clf = Classifier("trees", config={**SMALL, "model.hide_sensors": share, "train.holdout": 0.0}).fit(train)
+        found[share] = clf.evaluate(test)["auroc"]
+    assert found[0.7] > 0.9
+    assert found[0.7] > found[0.0] + 0.05
+
+
+def test_settings_of_summaries_are_not_offered_to_trees_that_answer_queries():
+    with pytest.raises(ConfigError, match=r"^Unknown setting 'model\.hide_sensors'"):
+        Imputer("trees", config={"model.hide_sensors": 0.5}).resolved()

@@ -75,8 +75,9 @@ def test_members_and_mixtures_average_probabilities():
     task = MultiLabel(("a", "b"))
     members = torch.randn(5, 3, 2)
     torch.testing.assert_close(torch.sigmoid(task.combine(members)), torch.sigmoid(members).mean(1))
-    one, other = torch.randn(5, 2), torch.randn(5, 2)
-    mixed = torch.sigmoid(task.mix(one, other, 0.3, False))
+    one, other = parts = torch.randn(2, 5, 2)
+    weights = torch.tensor([[0.3], [0.7]]).expand(2, 5)
+    mixed = torch.sigmoid(task.mix(parts, weights, False))
     torch.testing.assert_close(mixed, 0.3 * torch.sigmoid(one) + 0.7 * torch.sigmoid(other))
 
 

@@ -345,6 +345,8 @@ def print_mixture(estimator: SampleEstimator) -> None:
         return
     share = notes["share_of_raindrop"]
     console.print(f"mixed of {share:.1%} raindrop and {1 - share:.1%} trees (average of {notes['average_of']})")
+    missing, weight = ([f"{knot[name]:.0%}" for knot in notes["weights"]] for name in ("missing", "raindrop"))
+    console.print(f"raindrop counts {', '.join(weight)} where {', '.join(missing)} of the usual sensors are missing")
     for name, metrics in notes.get("validation", {}).items():
         known = {key: value for key, value in list(metrics.items())[:2] if value is not None}
         console.print(f"validation, {name}: " + ", ".join(f"{key} {value:.4f}" for key, value in known.items()))

@@ -50,6 +50,7 @@ class Notes(msgspec.Struct):
 
     share_of_raindrop: float = 0.0
     average_of: str = ""
+    weights: list[dict[str, float]] = []
     validation: dict[str, dict[str, float | None]] = {}
 
 

@@ -14,18 +14,16 @@ import torch
 from numpy.typing import NDArray
 
 from raindrop.errors import MissingExtraError
-from raindrop.ranges import Length, Positive, Range, Ranged, Weight
+from raindrop.ranges import Length, Positive, Range, Ranged, Share, Weight
 from raindrop.tasks.boosting import BoostingProblem
 
 
 @dataclass(frozen=True, kw_only=True)
-class TreesConfig(Ranged):
-    """How the trees are grown."""
+class BoostingConfig(Ranged):
+    """How trees are grown."""
 
     engine: Literal["sklearn", "lightgbm"] = "sklearn"
     """The library that grows them: scikit-learn, or LightGBM (extra `trees`)."""
-    summaries: Literal["nine", "more"] = "nine"
-    """The columns: nine summaries per sensor, or also details such as slope and time since the last reading."""
     rounds: Length = 1000
     """Maximum rounds of boosting, one tree per round, or one per class and round where there are more than two."""
     patience: Length = 50
@@ -40,6 +38,17 @@ class TreesConfig(Ranged):
     """L2 regularisation of the leaf values."""
     columns: Annotated[float, Range(0, 1, above=True)] = 1.0
     """Share of the columns a tree (LightGBM) or a split (scikit-learn) may choose from, drawn at random."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreesConfig(BoostingConfig):
+    """How the trees are grown, and on what."""
+
+    summaries: Literal["nine", "more"] = "nine"
+    """The columns: nine summaries per sensor, or also details such as slope and time since the last reading."""
+    hide_sensors: Share = 0.0
+    """Also grow on a copy of each sample without up to this share of its sensors, so that trees cope with sensors that
+    fail later; 0 has no copies."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +84,7 @@ class Nodes:
 
 
 def grow(
-    config: TreesConfig, problem: BoostingProblem, training: Samples, validation: Samples | None, seed: int
+    config: BoostingConfig, problem: BoostingProblem, training: Samples, validation: Samples | None, seed: int
 ) -> tuple[list[Nodes], NDArray[np.float64]]:
     """Trees by round, within a round one per output of the problem, and the scores before the first round.
 
@@ -90,7 +99,7 @@ def grow(
 
 
 def _grow_sklearn(
-    config: TreesConfig, problem: BoostingProblem, training: Samples, validation: Samples | None, seed: int
+    config: BoostingConfig, problem: BoostingProblem, training: Samples, validation: Samples | None, seed: int
 ) -> tuple[list[Nodes], NDArray[np.float64]]:
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
@@ -134,7 +143,7 @@ def _grow_sklearn(
 
 
 def _grow_lightgbm(
-    config: TreesConfig, problem: BoostingProblem, training: Samples, validation: Samples | None, seed: int
+    config: BoostingConfig, problem: BoostingProblem, training: Samples, validation: Samples | None, seed: int
 ) -> tuple[list[Nodes], NDArray[np.float64]]:
     """LightGBM's trees, the first of which contain the initial scores."""
     try:

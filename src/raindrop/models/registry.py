@@ -29,7 +29,7 @@ from raindrop.models.baselines.simple_imputation import (
 )
 from raindrop.models.baselines.transformer import Transformer, TransformerConfig
 from raindrop.models.blend import Blend, BlendConfig
-from raindrop.models.boosting import TreesConfig
+from raindrop.models.boosting import BoostingConfig, TreesConfig
 from raindrop.models.raindrop.config import RaindropConfig
 from raindrop.models.raindrop.model import Raindrop
 from raindrop.models.raindrop.queries import QueryConfig, RaindropQueries
@@ -249,6 +249,6 @@ QUERY_MODELS: dict[str, Entry] = {
     "last": Entry(LastValue, NoConfig, {"tuned": {}}),
     "linear": Entry(LinearInterpolation, NoConfig, {"tuned": {}}),
     "nearest": Entry(NearestSensors, NoConfig, {"tuned": {}}),
-    "trees": Entry(QueryTrees, TreesConfig, {"tuned": {"model": {"rounds": 400, "patience": 30}}}),
+    "trees": Entry(QueryTrees, BoostingConfig, {"tuned": {"model": {"rounds": 400, "patience": 30}}}),
 }
 """The models that answer queries: the value of a sensor at a time."""

@@ -27,7 +27,7 @@ from raindrop.batch.collate import BatchSource
 from raindrop.batch.summaries import details_of, summaries_of
 from raindrop.errors import ModelFileError, RaindropWarning, format_count
 from raindrop.models.base import DataSpec, DirectModel, Output
-from raindrop.models.boosting import Nodes, Samples, TreesConfig, grow
+from raindrop.models.boosting import BoostingConfig, Nodes, Samples, TreesConfig, grow
 from raindrop.table.blocks import is_large
 from raindrop.tasks.boosting import BoostingProblem
 
@@ -113,7 +113,7 @@ class Trees(DirectModel):
     output: Tensor  # (tree,) the score each tree adds to
     baseline: Tensor  # (output,) F^0
 
-    def __init__(self, config: TreesConfig, spec: DataSpec):
+    def __init__(self, config: BoostingConfig, spec: DataSpec):
         super().__init__(config, spec)
         self.config, self.task = config, spec.task
         self.recent = max(spec.window[1] - spec.window[0], 1e-9) / RECENT_SHARE
@@ -151,7 +151,7 @@ class Trees(DirectModel):
     def columns(self, batch: Batch) -> Tensor:
         """(b, column): the summaries of all sensors, and the statics."""
         parts = [summaries_of(batch).flatten(1)]  # (b, u 9)
-        if self.config.summaries == "more":
+        if cast(TreesConfig, self.config).summaries == "more":
             parts += [part.flatten(1) for part in details_of(batch, self.recent)]
         return torch.cat([*parts, batch.statics.double()], dim=1)
 
@@ -186,14 +186,23 @@ class Trees(DirectModel):
         return merge_histories(histories, self.task.loss_name)
 
     def rows_of(self, data: BatchSource, seed: int) -> Samples:
-        """The columns of all samples, or of a random part of a large table, with their targets and weights."""
+        """The columns of all samples, or of a random part of a large table, with their targets and weights.
+
+        With `hide_sensors`, the same samples follow once more without some of their sensors.
+        """
         chosen = self.drawn(data, seed)
         chunks = np.split(chosen, range(CHUNK, len(chosen), CHUNK))
-        x = np.concatenate([self.columns(data.batch(positions)).numpy() for positions in chunks])
-        targets = cast(NDArray[Any], data.targets)
-        if len(chosen) == len(data):
-            return Samples(x, targets, data.weights)
-        return Samples(x, targets[chosen], None if data.weights is None else data.weights[chosen])
+        x = [self.columns(data.batch(positions)).numpy() for positions in chunks]
+        targets, weights = cast(NDArray[Any], data.targets), data.weights
+        if len(chosen) < len(data):
+            targets, weights = targets[chosen], None if weights is None else weights[chosen]
+        share = cast(TreesConfig, self.config).hide_sensors
+        if not share:
+            return Samples(np.concatenate(x), targets, weights)
+        rng = np.random.default_rng(seed)
+        x += [self.columns(data.batch(positions, rng=rng, drop_sensors=share)).numpy() for positions in chunks]
+        twice = None if weights is None else np.concatenate([weights, weights])
+        return Samples(np.concatenate(x), np.concatenate([targets, targets]), twice)
 
     def drawn(self, data: BatchSource, seed: int) -> NDArray[np.int64]:
         """The samples to learn from: all, or a random part of a large table whose columns are at most MAX_COLUMNS."""

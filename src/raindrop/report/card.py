@@ -60,8 +60,10 @@ def card_of(
     if calibrate != "none":
         model.append(("Probabilities", f"calibrated on validation samples ({calibrate})"))
     if "share_of_raindrop" in estimator.notes_:
-        share = estimator.notes_["share_of_raindrop"]
-        model.append(("Mixed of", f"{share:.1%} raindrop and {1 - share:.1%} trees, chosen on validation samples"))
+        share, most = estimator.notes_["share_of_raindrop"], estimator.notes_["weights"][-1]
+        mixed = f"{share:.1%} raindrop and {1 - share:.1%} trees, chosen on validation samples"
+        missing = f"where {most['missing']:.0%} of the usual sensors are missing"
+        model.append(("Mixed of", f"{mixed}; raindrop counts {most['raindrop']:.0%} {missing}"))
     data: Rows = [
         *view.card_rows(),
         ("Trained on", size_text(training["samples"], training["readings"])),

@@ -146,8 +146,11 @@ class Task(ABC):
         """Scores of ensemble members (b, member, output) -> (b, output) of their mean prediction."""
 
     @abstractmethod
-    def mix(self, first: Tensor, second: Tensor, share: float, of_scores: bool) -> Tensor:
-        """Scores of the weighted mean of two models' predictions, or of their scores."""
+    def mix(self, parts: Tensor, weights: Tensor, of_scores: bool) -> Tensor:
+        """Scores (b, output) of the weighted mean of several models' predictions, or of their scores.
+
+        parts (model, b, output) are their scores; weights (model, b) sum to 1 for each sample.
+        """
 
     @abstractmethod
     def predict(self, scores: Tensor) -> NDArray[np.float32]:

@@ -133,13 +133,12 @@ class Classification(Task):
     def combine(self, members: Tensor) -> Tensor:
         return mean_log_prob(members)
 
-    def mix(self, first: Tensor, second: Tensor, share: float, of_scores: bool) -> Tensor:
+    def mix(self, parts: Tensor, weights: Tensor, of_scores: bool) -> Tensor:
         """The average of log-odds, or of probabilities."""
-        first, second = first.log_softmax(-1), second.log_softmax(-1)
+        log_p = parts.log_softmax(-1)
         if of_scores:
-            return share * first + (1 - share) * second
-        weight = torch.tensor([share, 1 - share]).log()
-        return torch.logaddexp(first + weight[0], second + weight[1])
+            return (weights[..., None] * log_p).sum(0)
+        return torch.logsumexp(log_p + weights[..., None].log(), dim=0)
 
     def predict(self, scores: Tensor) -> NDArray[np.float32]:
         """(n, class) probabilities; logits become probabilities only here."""

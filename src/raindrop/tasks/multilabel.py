@@ -96,15 +96,12 @@ class MultiLabel(Task):
         yes, no = F.logsigmoid(members).logsumexp(1) - size, F.logsigmoid(-members).logsumexp(1) - size
         return yes - no
 
-    def mix(self, first: Tensor, second: Tensor, share: float, of_scores: bool) -> Tensor:
+    def mix(self, parts: Tensor, weights: Tensor, of_scores: bool) -> Tensor:
         """The average of log-odds, or of probabilities."""
         if of_scores:
-            return share * first + (1 - share) * second
-        weight = torch.tensor([share, 1 - share]).log()
-        yes, no = (
-            torch.logaddexp(F.logsigmoid(sign * first) + weight[0], F.logsigmoid(sign * second) + weight[1])
-            for sign in (1, -1)
-        )
+            return (weights[..., None] * parts).sum(0)
+        log_weight = weights[..., None].log()
+        yes, no = (torch.logsumexp(F.logsigmoid(sign * parts) + log_weight, dim=0) for sign in (1, -1))
         return yes - no
 
     def predict(self, scores: Tensor) -> NDArray[np.float32]:

@@ -65,8 +65,8 @@ class ReadingsAt(Task):
     def combine(self, members: Tensor) -> Tensor:
         return members.mean(1)
 
-    def mix(self, first: Tensor, second: Tensor, share: float, of_scores: bool) -> Tensor:
-        return share * first + (1 - share) * second
+    def mix(self, parts: Tensor, weights: Tensor, of_scores: bool) -> Tensor:
+        return (weights[..., None] * parts).sum(0)
 
     def predict(self, scores: Tensor) -> NDArray[np.float32]:
         """(q, level) scaled quantiles in ascending order."""

@@ -18,7 +18,7 @@ from raindrop.batch.gaps import typical_intervals
 from raindrop.batch.nearby import SCALES, Series
 from raindrop.models.base import DataSpec, Output
 from raindrop.models.baselines.simple_imputation import correlations
-from raindrop.models.boosting import Samples, TreesConfig
+from raindrop.models.boosting import BoostingConfig, Samples
 from raindrop.models.raindrop.queries import Embedding
 from raindrop.models.trees import Trees
 
@@ -35,7 +35,7 @@ class QueryTrees(Trees):
     scales: Tensor
     neighbours: Tensor  # (v, NEIGHBOURS)
 
-    def __init__(self, config: TreesConfig, spec: DataSpec):
+    def __init__(self, config: BoostingConfig, spec: DataSpec):
         super().__init__(config, spec)
         size = min(NEIGHBOURS, max(spec.num_sensors - 1, 1))
         self.register_buffer("interval", torch.ones(spec.num_sensors))
