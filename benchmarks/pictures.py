@@ -1,6 +1,7 @@
 """Draw the pictures of README and docs as SVG, with text that stays text.
 
 python benchmarks/pictures.py hidden-sensors docs/hidden_sensors.svg    # from the tables of docs/results/version_0.1.md
+python benchmarks/pictures.py gaps docs/gaps.svg                        # from the table of docs/results_readings.md
 python benchmarks/pictures.py ranks docs/results/ranks_0.1.svg          # from the same page
 python benchmarks/pictures.py page docs/page.svg --demo demo            # from the folder of `make demo`
 python benchmarks/pictures.py stations docs/stations.svg --stations AQI36_FOLDER    # a graph on a map, one minute
@@ -26,19 +27,28 @@ ROWS = {  # the row of the table: how it is drawn
     "Trees": ("gradient-boosted trees", "#1f5f8b", 2.4),
 }
 GAP = 1.1  # points of AUROC between two labels
+READINGS = RESULTS.parents[1] / "results_readings.md"
+GAP_ROWS = {  # the beginning of a row of its first table: how it is drawn
+    "linear interpolation": ("linear interpolation", "#9aa5b1", 1.2),
+    "Raindrop without messages": ("Raindrop without messages", "#d99a6c", 2.0),
+    "boosted trees": ("boosted trees with neighbours", "#1f5f8b", 1.6),
+    "nearest sensors": ("nearest sensors", "#4b7f32", 1.2),
+    "Raindrop with queries": ("Raindrop", "#b4531a", 2.6),
+}
 Row = list[tuple[float, float]]
 
 
 def main() -> None:
     """Draw the picture that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("picture", choices=["hidden-sensors", "ranks", "page", "stations"])
+    parser.add_argument("picture", choices=["hidden-sensors", "gaps", "ranks", "page", "stations"])
     parser.add_argument("out", type=Path)
     parser.add_argument("--demo", type=Path, default=Path("demo"))
     parser.add_argument("--stations", type=Path, default=Path("aqi36"))
     options = parser.parse_args()
     draw = {
         "hidden-sensors": draw_hidden_sensors,
+        "gaps": draw_gaps,
         "ranks": lambda: to_svg(rank_diagram(rank_means()), "ranks"),
         "page": lambda: draw_page(options.demo),
         "stations": lambda: draw_stations(options.stations),
@@ -76,6 +86,38 @@ def draw_hidden_sensors() -> str:
     axes.set_title("Sepsis (P19, 34 sensors, 4.2 % positive): AUROC in %, sensors failing after training", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
     return to_svg(figure, "hidden sensors")
+
+
+def read_gaps() -> tuple[list[str], dict[str, list[float]]]:
+    """The lengths of gaps, and the error at each of them in the rows of GAP_ROWS."""
+    lines = [line for line in READINGS.read_text().splitlines() if line.startswith("|")]
+    cells = [[cell.strip(" *") for cell in line.strip("|").split("|")] for line in lines]
+    lengths = [name.removeprefix("gap of ").removesuffix(" h") for name in cells[0][2:9]]
+    rows = {}
+    for name in GAP_ROWS:
+        row = next(row for row in cells if row[0].replace("*", "").startswith(name))
+        rows[name] = [float(cell) for cell in row[2:9]]
+    return lengths, rows
+
+
+def draw_gaps() -> str:
+    """Mean absolute error of filled readings against the length of the gap."""
+    lengths, rows = read_gaps()
+    figure = Figure(figsize=(8.6, 3.9), layout="constrained")
+    axes = figure.subplots()
+    for name, (label, colour, width) in GAP_ROWS.items():
+        axes.plot(lengths, rows[name], "o-", color=colour, linewidth=width, markersize=3 + width)
+        text = f"{rows[name][-1]:.1f}  {label}"
+        axes.annotate(text, (len(lengths) - 1, rows[name][-1]), (10, 0), textcoords="offset points", color=colour,
+                      va="center", fontsize=9)  # fmt: skip
+    axes.set_xlim(-0.2, len(lengths) + 1.5)
+    axes.set_ylim(0, 46)
+    axes.set_xticks(range(len(lengths)))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_xlabel("length of the gap, in hours")
+    axes.set_ylabel("mean absolute error, PM2.5")
+    axes.set_title("Filling gaps of 36 air-quality stations", loc="left", fontsize=11)
+    return to_svg(figure, "gaps")
 
 
 def rank_means() -> Ranking:

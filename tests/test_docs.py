@@ -145,6 +145,16 @@ def test_the_page_of_results_is_one_that_a_person_reads():
     assert len(RESULTS.read_text().splitlines()) <= 200
 
 
+def test_the_picture_of_gaps_has_the_errors_of_the_page_of_readings(pictures):
+    _, rows = pictures.read_gaps()
+    shown = (ROOT / "docs" / "gaps.svg").read_text()
+    for name, (label, _, _) in pictures.GAP_ROWS.items():
+        assert f">{rows[name][-1]:.1f}  {label}<" in shown, "run: python benchmarks/pictures.py gaps docs/gaps.svg"
+        assert len(rows[name]) == 7
+    for name in ("Raindrop with queries", "Raindrop without messages", "linear interpolation"):
+        assert f"{rows[name][-1]:.1f}" in README
+
+
 def test_the_picture_of_hidden_sensors_has_the_figures_of_the_results_page(pictures):
     rows = pictures.read_table(pictures.SECTION, pictures.HEADING)
     shown = (ROOT / "docs" / "hidden_sensors.svg").read_text()
