@@ -22,6 +22,15 @@ def test_sensors_that_never_share_a_time_are_the_reason():
     assert no_shared_times_reason(apart) == "no two sensors are ever read at the same time"
 
 
+def test_a_few_shared_times_are_chance_and_a_reason_too():
+    shared = [("s", 1.0, "a"), ("s", 1.0, "b")]
+    apart = [("s", 2.0 + at, "ab"[at % 2]) for at in range(398)]
+    assert no_shared_times_reason(table(*shared, *apart)) == (
+        "only 0.50% of the readings have another sensor's at the same time"
+    )
+    assert no_shared_times_reason(table(*shared, *apart[:198])) == ""  # 1 %
+
+
 def test_the_same_time_in_different_samples_is_not_shared():
     apart = table(("s", 2.0, "a"), ("t", 2.0, "b"))
     assert no_shared_times_reason(apart) == "no two sensors are ever read at the same time"

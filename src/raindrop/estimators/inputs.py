@@ -30,12 +30,12 @@ def no_holdout_warning(table: EventTable, reason: str) -> None:
 
 
 def shared_times_warning(model: Model, table: EventTable) -> None:
-    """Warn if a model's messages have no effect because they need readings at the same time and there are none."""
+    """Warn if a model's messages need readings at the same time and there are hardly any."""
     reason = no_shared_times_reason(table) if model.network.needs_shared_times else ""
     if reason and table.num_readings and len(table.sensors) > 1:
         warnings.warn(
-            f"{reason[0].upper()}{reason[1:]}, so sensors exchange no messages: with these settings they pass only "
-            'between readings of the same time. The presets "tuned" and "graph" have messages that cross time '
+            f"{reason[0].upper()}{reason[1:]}, so sensors exchange few messages or none: with these settings they pass "
+            'only between readings of the same time. The presets "tuned" and "graph" have messages that cross time '
             '(model.graph.senders = "nearby").',
             RaindropWarning,
             stacklevel=4,

@@ -8,25 +8,31 @@ from raindrop.table.event_table import EventTable
 
 WEIGHTS_REASON = "no sensor has a reading, or every edge was pruned"
 """For edge weights (Eq. 3): a sensor without readings sends nothing."""
+FEW = 0.01  # of the readings; fewer at the same time as another sensor's are chance
 
 
 def no_shared_times_reason(table: EventTable) -> str:
-    """Why no two sensors can be compared at the same time; an empty string if some can be."""
+    """Why sensors can hardly be compared at the same time; an empty string if they can be."""
     if len(table.sensors) < 2:
         return "the table has only one sensor"
     if not table.num_readings:
         return "the samples have no readings"
-    return "" if _some_times_are_shared(table) else "no two sensors are ever read at the same time"
+    share = sum(_shared_in_block(part) for part in table.blocks()) / table.num_readings
+    if not share:
+        return "no two sensors are ever read at the same time"
+    return f"only {share:.2%} of the readings have another sensor's at the same time" if share < FEW else ""
 
 
-def _some_times_are_shared(table: EventTable) -> bool:
-    """Whether two sensors have a reading at the same time of the same sample. Readings are in (sample, time) order."""
-    return any(_shared_in_block(part) for part in table.blocks())
+def _shared_in_block(table: EventTable) -> int:
+    """The number of readings at the same time of the same sample as another sensor's.
 
-
-def _shared_in_block(table: EventTable) -> bool:
+    Readings are in (sample, time) order.
+    """
     rows = table.rows()
     sample = np.repeat(np.arange(len(table)), table.count)
     time, sensor = np.asarray(table.time[rows]), np.asarray(table.sensor[rows])
-    same_time = (sample[1:] == sample[:-1]) & (time[1:] == time[:-1])
-    return bool((same_time & (sensor[1:] != sensor[:-1])).any())
+    same = (sample[1:] == sample[:-1]) & (time[1:] == time[:-1]) & (sensor[1:] != sensor[:-1])
+    shared = np.zeros(len(time), dtype=bool)
+    shared[1:] |= same
+    shared[:-1] |= same
+    return int(shared.sum())
