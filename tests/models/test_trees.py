@@ -20,7 +20,7 @@ from raindrop.errors import ConfigError, MissingExtraError
 from raindrop.estimators import Classifier, Imputer, load
 from raindrop.models.base import DataSpec
 from raindrop.models.boosting import TreesConfig
-from raindrop.models.trees import Trees
+from raindrop.models.trees import MANY_ROWS, Trees
 from raindrop.table.event_table import EventTable
 
 SMALL = {
@@ -159,6 +159,23 @@ def test_probabilities_are_the_engines_own(table, grown, monkeypatch, engine, cl
         own = np.stack([1 - own, own], axis=1) if classes == 2 else own
     assert_close(clf.predict_proba(table), own)
     assert own.std(0).min() > 0.02  # and they tell samples apart
+
+
+@ENGINES
+def test_many_samples_get_the_same_values_node_by_node(table, engine):
+    clf = Classifier("trees", config={**SMALL, "model.engine": engine}).fit(table)
+    rng = np.random.default_rng(0)
+    columns = clf.model_.columns(clf._collator(table).batch(np.arange(len(table))))[
+        rng.integers(0, len(table), MANY_ROWS)
+    ]
+    columns[torch.from_numpy(rng.random(columns.shape) < 0.2)] = torch.nan
+    forest = clf.model_.forest
+    few = torch.cat([forest(part) for part in torch.split(columns, 100)])
+    assert few.std() > 0
+    assert torch.equal(forest(columns), few)
+    forest.left[forest.root] = forest.root[0]  # a damaged file: nodes in a circle
+    forest.right[forest.root] = forest.root[0] + 1
+    assert torch.equal(forest(columns), torch.cat([forest(part) for part in torch.split(columns, 100)]))
 
 
 @ENGINES

@@ -34,6 +34,7 @@ from raindrop.tasks.boosting import BoostingProblem
 CHUNK = 1024  # samples summarised at a time in training
 MAX_COLUMNS = 1 << 26  # maximum size of the training data of trees from a large table (0.5 GB)
 TREES_AT_ONCE = 512  # evaluated together: more do not fit into the cache (9,500 trees: 9.1 s, in parts 3.4 s)
+MANY_ROWS = 2048  # from this many samples on, trees are evaluated node by node
 RECENT_SHARE = 8  # "recent" looks back over this fraction (1 / RECENT_SHARE) of the window
 
 NODE_ARRAYS = {
@@ -72,6 +73,8 @@ class Forest(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """f(x) of every tree: (b, column) -> (b, tree)."""
+        if len(x) >= MANY_ROWS and x.device.type == "cpu":
+            return self._evaluate_by_node(x)
         parts = [self._evaluate(x, roots) for roots in torch.split(self.root, TREES_AT_ONCE)]
         return torch.cat(parts, dim=1) if parts else x.new_zeros(len(x), 0)
 
@@ -83,6 +86,26 @@ class Forest(nn.Module):
             to_left = torch.where(value.isnan(), self.missing_left[node], value <= self.threshold[node])
             node = torch.where(to_left, self.left[node], self.right[node])
         return self.value[node]
+
+    def _evaluate_by_node(self, x: Tensor) -> Tensor:
+        """The same node by node, each for the samples that reach it; four times as fast if they are many."""
+        columns = np.ascontiguousarray(x.numpy().T)
+        feature, threshold, missing_left, left, right, value = (getattr(self, name).numpy() for name in NODE_ARRAYS)
+        result, deepest = np.empty((len(self.root), len(x))), int(self.depth)
+        for tree, root in enumerate(self.root.tolist()):
+            waiting = [(root, 0, np.arange(len(x)))]
+            while waiting:
+                node, depth, rows = waiting.pop()
+                if left[node] == right[node] == node or depth == deepest:
+                    result[tree, rows] = value[node]
+                elif len(rows):
+                    seen = columns[feature[node], rows]
+                    to_left = seen <= threshold[node]
+                    if missing_left[node]:
+                        to_left |= np.isnan(seen)
+                    waiting.append((int(left[node]), depth + 1, rows[to_left]))
+                    waiting.append((int(right[node]), depth + 1, rows[~to_left]))
+        return torch.from_numpy(np.ascontiguousarray(result.T))
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
         """The number of nodes is learned too, so the buffers are resized to what is loaded."""
