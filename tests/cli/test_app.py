@@ -240,7 +240,9 @@ def test_a_calibrated_blend_is_trained_and_tells_what_each_part_adds(ask: Ask, d
     _, again, _ = ask("evaluate", tmp_path / "run", data)
     for text in (shown, again):
         assert f"mixed of {share:.1%} raindrop and {1 - share:.1%} trees" in text
-        for name in ("raindrop", "trees", "blend"):
+        last = clf.notes_["weights"][-1]
+        assert f"{last['missing']:.0%} of the usual sensors are missing" in " ".join(text.split())
+        for name in ("raindrop", "trees", "robust_trees", "blend"):
             assert f"validation, {name}: auroc {figures[name]['auroc']:.4f}" in text
     assert "calibration error" in again
 

@@ -26,7 +26,7 @@ def test_a_few_shared_times_are_chance_and_a_reason_too():
     shared = [("s", 1.0, "a"), ("s", 1.0, "b")]
     apart = [("s", 2.0 + at, "ab"[at % 2]) for at in range(398)]
     assert no_shared_times_reason(table(*shared, *apart)) == (
-        "only 0.50% of the readings have another sensor's at the same time"
+        "only 2 of 400 readings have another sensor's at the same time"
     )
     assert no_shared_times_reason(table(*shared, *apart[:198])) == ""  # 1 %
 

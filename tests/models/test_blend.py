@@ -18,7 +18,7 @@ from raindrop.errors import ConfigError
 from raindrop.estimators import Classifier, load
 from raindrop.explain.information import information_graphs
 from raindrop.explain.probe import probe_graph
-from raindrop.models.blend import PARTS
+from raindrop.models.blend import PARTS, Scored
 from raindrop.report.card import card_of
 from raindrop.report.tasks import view_of
 from raindrop.table.event_table import EventTable
@@ -179,7 +179,7 @@ def test_a_part_that_knows_more_when_sensors_are_missing_gets_weight_there():
     assert [knot["missing"] for knot in weights] == sorted(knot["missing"] for knot in weights)
     for knot in weights:
         assert sum(knot[name] for name in PARTS) == pytest.approx(1, abs=2e-3)
-    assert weights[-1]["trees"] < 0.5
+    assert weights[-1]["trees"] < weights[0]["trees"]
     half = redundant(400, 3).where(pl.col("sensor") == "b")
     auroc = {
         name: clf.task_.evaluate(clf.task_.encode(half), clf.task_.predict(scores_of(part, clf._collator(half))))[
@@ -273,6 +273,8 @@ def test_a_wrong_setting_of_a_part_is_named_with_its_place():
         ("model.trees.round", r"Unknown setting 'model\.trees\.round': did you mean 'model\.trees\.rounds'"),
         ("model.rounds", r"Unknown setting 'model\.rounds'"),
         ("model.trees", r"'model\.trees' is a group of settings"),
+        ("model.hide_sensors", r"model\.hide_sensors must be"),
+        ("model.trees.hide_sensors", r"trees\.hide_sensors"),
     ):
         with pytest.raises(ConfigError, match=message):
             Classifier("blend", config={key: 3}).resolved()
@@ -291,3 +293,57 @@ def test_a_setting_of_one_part_leaves_the_presets_others():
     }
     wanted["hide_sensors"] = 0.7
     assert held["model"] == wanted
+
+
+def test_weights_of_whole_samples_hold_for_nine_in_ten_of_them_also_where_sensors_are_often_missing(parts):
+    """Copies with sensors hidden only count where they lack more sensors than samples usually do."""
+    rng = np.random.default_rng(0)
+    sparse = [table.where(lambda events: rng.random(len(events)) < 0.3) for table in parts[:2]]
+    clf = Classifier("blend", config=SMALL | {"train.epochs": 1}).fit(sparse[0], validation=sparse[1])
+    blend, collator = clf.model_, clf._collator(sparse[1])
+    missing = blend.missing_share(collator.batch(np.arange(len(sparse[1]))))
+    assert missing.std() > 0.05
+    assert float((missing <= blend.missing[0] + 1e-6).float().mean()) >= 0.9
+    assert (blend.missing.diff() > 0).all()
+
+
+def test_each_group_has_the_weights_with_the_lowest_loss_and_an_unknown_one_those_before_it(fitted):
+    blend, task = fitted.model_, fitted.task_
+    parts = torch.randn(3, 40, 2)
+    target = torch.from_numpy(np.random.default_rng(0).random((40, 2))).float().softmax(1)
+    scored = Scored(parts, torch.linspace(0, 1, 40), target, torch.rand(40))
+    unknown = Scored(parts[:, :5], torch.ones(5), torch.full((5, 2), torch.nan), None)
+    loss, weights = blend._weights([scored, *scored.by_missing_share(2), unknown], True)
+    groups = [scored, scored[torch.arange(20)], scored[torch.arange(20, 40)]]
+    lowest = []
+    for group, chosen in zip(groups, weights, strict=False):
+        losses = [
+            float(
+                task.loss(
+                    task.mix(
+                        group.parts, (torch.tensor([i, j, 20 - i - j]) / 20)[:, None].expand(3, len(group.target)), True
+                    ),
+                    group.target,
+                    group.weight,
+                )
+            )
+            for i in range(21)
+            for j in range(21 - i)
+        ]
+        found = float(
+            task.loss(
+                task.mix(group.parts, chosen[:, None].expand(3, len(group.target)), True), group.target, group.weight
+            )
+        )
+        assert found == pytest.approx(min(losses), abs=1e-6)
+        lowest.append(found)
+    assert torch.equal(weights[3], weights[2])
+    assert loss == pytest.approx((lowest[0] + np.mean([lowest[1], lowest[2], lowest[2]])) / 2, abs=1e-6)
+
+
+def test_a_file_whose_weights_do_not_fit_is_refused(fitted):
+    for name, value in (("missing", 0.5), ("weights", 0.7), ("weights", -1.0), ("usual", math.nan)):
+        state = {key: tensor.clone() for key, tensor in fitted.model_.state_dict().items()}
+        state[name].fill_(value)
+        with pytest.raises(ValueError, match="do not fit together"):
+            deepcopy(fitted.model_).load_state_dict(state)

@@ -305,7 +305,9 @@ def test_a_table_without_any_reading_gives_the_class_shares():
 def test_trees_grown_with_sensors_hidden_see_every_sample_as_it_is_and_once_more_without_some_sensors(table):
     spec = DataSpec(table.sensors, classes(2), Scaler.fit(table).static_width)
     data = labelled_collator(table)
+    data.weights = np.linspace(1, 2, len(table), dtype=np.float32)
     plain, hidden = (Trees(TreesConfig(hide_sensors=share), spec).rows_of(data, 0) for share in (0.0, 0.8))
+    np.testing.assert_array_equal(hidden.weight, np.tile(data.weights, 2))
     size = len(table)
     np.testing.assert_array_equal(hidden.x[:size], plain.x)
     np.testing.assert_array_equal(hidden.target, np.concatenate([plain.target, plain.target]))

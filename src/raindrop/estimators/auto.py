@@ -35,6 +35,7 @@ from raindrop.training.progress import note
 
 QUICK_TREES: dict[str, Any] = {"rounds": 400, "learning_rate": 0.08, "patience": 20}
 FIRST_TREES = 20_000  # maximum number of training samples of the first trees
+BLEND_TREES = 4  # times as long as the first trees take those of a blend, which are two sets with more columns
 NETWORK_SHARE, TRANSFORMER_SHARE = 0.45, 0.8  # of the total time, and of the time left at that point
 SECONDS_PER_FIT = 30.0  # for each fit of the network; with less time, there are fewer folds
 MIN_SECONDS = 3.0  # to train a network once; with less time left, it is skipped
@@ -260,7 +261,8 @@ class _SampleSearch(_Search):
 
     def blend(self) -> None:
         trees = next((c.seconds for c in self.result.candidates if c.name == "trees"), 0.0)
-        if len(self.networks) < self.fits or self.left() < 2 * trees:
+        trees *= BLEND_TREES * max(1.0, len(self.table) / FIRST_TREES)
+        if len(self.networks) < self.fits or self.left() < trees:
             return self.skip("blend")
         self.candidate("blend", lambda at: self.estimator("blend", **self.blend_config), networks=self.networks)
 

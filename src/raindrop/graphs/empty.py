@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from raindrop.errors import format_count
 from raindrop.table.event_table import EventTable
 
 WEIGHTS_REASON = "no sensor has a reading, or every edge was pruned"
@@ -17,10 +18,12 @@ def no_shared_times_reason(table: EventTable) -> str:
         return "the table has only one sensor"
     if not table.num_readings:
         return "the samples have no readings"
-    share = sum(_shared_in_block(part) for part in table.blocks()) / table.num_readings
-    if not share:
+    shared, total = sum(_shared_in_block(part) for part in table.blocks()), table.num_readings
+    if not shared:
         return "no two sensors are ever read at the same time"
-    return f"only {share:.2%} of the readings have another sensor's at the same time" if share < FEW else ""
+    if shared >= FEW * total:
+        return ""
+    return f"only {format_count(shared, total, 'readings')} have another sensor's at the same time"
 
 
 def _shared_in_block(table: EventTable) -> int:

@@ -5,14 +5,15 @@
 
 over three parts: the network, trees grown on the samples as they are, and trees that were also grown on copies without
 some sensors. m is the share of the usual sensors that a sample lacks: absent sensors count by how often samples have
-them. Trees are best where all sensors report; without them the network is, because it was trained with sensors
-dropped. The weights and the kind of average are those with the lowest loss on validation samples and on copies of them
-with sensors hidden; between two shares of missing sensors, weights change linearly. Quantities are averaged directly.
+them. Trees grown on whole samples lose most where sensors fail; the network was trained with sensors dropped.
+
+The weights are those with the lowest loss on validation samples, up to the m that nine in ten of them stay below, and
+for larger m on copies of them with sensors hidden; in between they change linearly. Quantities are averaged directly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -22,23 +23,25 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from raindrop.batch.batch import Batch
-from raindrop.batch.collate import BatchSource, bounded, in_order
+from raindrop.batch.collate import MAX_SAMPLES, BatchSource, bounded, in_order
+from raindrop.batch.summaries import SUMMARIES
 from raindrop.models.base import DataSpec, Model, Output
 from raindrop.models.boosting import TreesConfig
 from raindrop.models.raindrop.config import RaindropConfig
 from raindrop.models.raindrop.model import Raindrop
-from raindrop.models.trees import CHUNK, Trees
-from raindrop.ranges import Share
+from raindrop.models.trees import Trees
+from raindrop.ranges import Ranged, Share
 
 PARTS = ("raindrop", "trees", "robust_trees")
 STEPS = 20  # weights are multiples of 1 / STEPS
 HIDDEN = 0.9  # largest share of sensors hidden from copies of validation samples
 RANGES = 4  # of the share of missing sensors in these copies, each with weights of its own
-MIN_COPIES, MAX_COPIES = 4000, 8  # in all, and of each validation sample
+USUAL_SHARE = 0.9  # of the validation samples, whose missing sensors are nothing unusual
+COPIES, MAX_COPIES = 4000, 8  # about how many in all, and at most of each validation sample
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlendConfig:
+class BlendConfig(Ranged):
     """The settings of the parts; how they are mixed is learned."""
 
     raindrop: RaindropConfig = field(default_factory=RaindropConfig)
@@ -47,6 +50,11 @@ class BlendConfig:
     """Settings of the trees, such as trees.rounds."""
     hide_sensors: Share = 0.7
     """Largest share of sensors hidden from the copies of samples that the second trees are also grown on."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.trees.hide_sensors:
+            raise ValueError("trees.hide_sensors is for trees alone; a blend has hide_sensors, for its second trees.")
 
 
 class Blend(Model):
@@ -103,19 +111,19 @@ class Blend(Model):
 
     def missing_share(self, batch: Batch) -> Tensor:
         """(b,) m: the share of the usual sensors without a reading."""
-        return 1 - (_present(batch) * self.usual).sum(1) / self.usual.sum().clamp_min(1e-6)
+        present = batch.senders.counts.view(batch.num_samples, batch.num_sensors) > 0
+        return 1 - (present * self.usual).sum(1) / self.usual.sum().clamp_min(1e-6)
 
     # ---------------------------------------------------------------- learning
 
     def prepare(self, training: BatchSource, validation: BatchSource | None, seed: int) -> None:
         """Fit the trees first, so that a problem with them shows before the network's long training."""
-        self.trees.fit(training, validation, seed)
+        rows = self.trees.rows_of(training, seed)
+        self.trees.fit_rows(rows, None if validation is None else self.trees.rows_of(validation, seed), seed)
+        counts = rows.x[:, : len(SUMMARIES) * len(self.usual) : len(SUMMARIES)]  # the first summary of each sensor
+        self.usual.copy_(torch.from_numpy((counts > 0).mean(0)))
         self.robust_trees.fit(training, validation, seed)
         self.raindrop.prepare(training, validation, seed)
-        seen = self.trees.drawn(training, seed)
-        chunks = np.split(seen, range(CHUNK, len(seen), CHUNK))
-        present = sum((_present(training.batch(positions)).sum(0) for positions in chunks), torch.zeros(1))
-        self.usual.copy_(present / max(len(seen), 1))
 
     def finish(self, validation: BatchSource | None) -> dict[str, Any]:
         """Choose how to mix; the notes contain the choice and the validation metrics of the parts and of the blend."""
@@ -124,13 +132,16 @@ class Blend(Model):
             return self._notes()
         self.eval()
         with torch.inference_mode():
-            whole = self._score(in_order(validation))
-            groups = [whole, *self._score(_with_hidden_sensors(validation)).by_missing_share(RANGES)]
-            chosen = {kind: [self._best_weights(group, kind) for group in groups] for kind in (True, False)}
-            of_scores = min(chosen, key=lambda kind: sum(loss for loss, _ in chosen[kind]))
-            knots = torch.stack([group.missing.mean() for group in groups]).cummax(0).values
-            self.missing.copy_(knots + 1e-4 * torch.arange(len(knots)))  # strictly rising
-            self.weights.copy_(torch.stack([weights for _, weights in chosen[of_scores]]))
+            whole, hidden = (
+                self._score(batches) for batches in (in_order(validation), _with_hidden_sensors(validation))
+            )
+            usual = whole.missing.quantile(USUAL_SHARE)
+            groups = hidden[hidden.missing > usual].by_missing_share(RANGES)
+            chosen = {kind: self._weights([whole, *groups], kind) for kind in (True, False)}
+            of_scores = min(chosen, key=lambda kind: chosen[kind][0])
+            knots = [usual, *(group.missing.mean() for group in groups)]
+            self.missing.copy_(torch.stack(knots).nan_to_num(1.0) + 1e-4 * torch.arange(len(knots)))  # strictly rising
+            self.weights.copy_(chosen[of_scores][1])
             self.of_scores.fill_(of_scores)
             mixed = self._mix(whole.parts, whole.missing)
             truth = cast(NDArray[Any], validation.truth)
@@ -141,23 +152,36 @@ class Blend(Model):
     def _score(self, batches: Iterable[Batch]) -> Scored:
         """What each part says about the samples of these batches."""
         rows = [
-            (self._parts(b, self.raindrop(b).scores), self.missing_share(b), cast(Tensor, b.target)) for b in batches
+            (self._parts(b, self.raindrop.score_batch(b)), self.missing_share(b), cast(Tensor, b.target), b.weight)
+            for b in batches
         ]
-        parts, missing, target = zip(*rows, strict=True)
-        return Scored(torch.cat(parts, dim=1), torch.cat(missing), torch.cat(target))
+        parts, missing, target, weight = zip(*rows, strict=True)
+        weights = None if weight[0] is None else torch.cat(weight)
+        return Scored(torch.cat(parts, dim=1), torch.cat(missing), torch.cat(target), weights)
+
+    def _weights(self, groups: Sequence[Scored], of_scores: bool) -> tuple[float, Tensor]:
+        """(group, part) the best weights of each group, and their loss: half of it is that of the first group."""
+        best = [self._best_weights(groups[0], of_scores)]
+        for group in groups[1:]:
+            best.append(self._best_weights(group, of_scores) if group.has_targets else best[-1])
+        losses = [loss for loss, _ in best]
+        return (losses[0] + float(np.mean(losses[1:]))) / 2, torch.stack([weights for _, weights in best])
 
     def _best_weights(self, scored: Scored, of_scores: bool) -> tuple[float, Tensor]:
         """The lowest loss of all mixtures that are tried, and its weights (part,)."""
         tried = [torch.tensor([i, j, STEPS - i - j]) / STEPS for i in range(STEPS + 1) for j in range(STEPS + 1 - i)]
         size = scored.parts.shape[1]
-        losses = [
-            float(
-                self.task.loss(self.task.mix(scored.parts, weights[:, None].expand(-1, size), of_scores), scored.target)
-            )
-            for weights in tried
-        ]
+        mixtures = (self.task.mix(scored.parts, weights[:, None].expand(-1, size), of_scores) for weights in tried)
+        losses = [float(self.task.loss(mixed, scored.target, scored.weight)) for mixed in mixtures]
         best = int(np.argmin(losses))
         return losses[best], tried[best]
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+        rising = bool((self.missing.diff() > 0).all())
+        fits = bool((self.weights >= 0).all()) and bool(((self.weights.sum(1) - 1).abs() < 1e-3).all())
+        if not (rising and fits and bool(self.usual.isfinite().all())):
+            raise ValueError("the weights of its parts do not fit together")
 
     def _notes(self) -> dict[str, Any]:
         knots = [
@@ -174,27 +198,31 @@ class Blend(Model):
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """Scores of the parts (part, n, output), the share of missing sensors (n,) and the targets of samples."""
+    """Scores of the parts (part, n, output), the share of missing sensors (n,), targets and weights of samples."""
 
     parts: Tensor
     missing: Tensor
     target: Tensor
+    weight: Tensor | None
+
+    def __getitem__(self, rows: Tensor) -> Scored:
+        weight = None if self.weight is None else self.weight[rows]
+        return Scored(self.parts[:, rows], self.missing[rows], self.target[rows], weight)
+
+    @property
+    def has_targets(self) -> bool:
+        """Whether any target is known."""
+        return not bool(self.target.isnan().all())
 
     def by_missing_share(self, number: int) -> list[Scored]:
         """The samples in `number` groups of equal size, from few missing sensors to many."""
         order = torch.argsort(self.missing, stable=True)
-        groups = torch.tensor_split(order, number)
-        return [Scored(self.parts[:, rows], self.missing[rows], self.target[rows]) for rows in groups]
+        return [self[rows] for rows in torch.tensor_split(order, number)]
 
 
 def _with_hidden_sensors(data: BatchSource) -> Iterator[Batch]:
     """Copies of the samples, each without a random share of its sensors."""
     rng = np.random.default_rng(0)
-    for _ in range(max(1, min(MAX_COPIES, MIN_COPIES // max(len(data), 1)))):
-        for positions in bounded(data, np.arange(len(data)), CHUNK):
+    for _ in range(min(MAX_COPIES, -(-COPIES // max(len(data), 1)))):
+        for positions in bounded(data, np.arange(len(data)), MAX_SAMPLES):
             yield data.batch(positions, rng=rng, drop_sensors=HIDDEN)
-
-
-def _present(batch: Batch) -> Tensor:
-    """(b, u) whether a sample has a reading of a sensor."""
-    return batch.senders.counts.view(batch.num_samples, batch.num_sensors) > 0

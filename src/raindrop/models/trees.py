@@ -232,7 +232,8 @@ class Trees(DirectModel):
         if not is_large(data.table.time):
             return np.arange(len(data))
         width = self.columns(data.batch(np.zeros(1, dtype=np.int64))).shape[1]
-        most = max(1, MAX_COLUMNS // width)
+        copies = 2 if getattr(self.config, "hide_sensors", 0.0) else 1
+        most = max(1, MAX_COLUMNS // (width * copies))
         if len(data) <= most:
             return np.arange(len(data))
         warnings.warn(
@@ -260,7 +261,7 @@ def round_losses(
     """The mean loss after each round."""
     forest, width = Forest(trees), len(problem.outputs)
     weight = np.ones(len(samples.x)) if samples.weight is None else samples.weight.astype(np.float64)
-    columns = (torch.split(torch.from_numpy(column), CHUNK) for column in (samples.x, samples.target, weight))
+    columns = (torch.split(torch.from_numpy(column), MANY_ROWS) for column in (samples.x, samples.target, weight))
     total = torch.zeros(len(trees) // width, dtype=torch.float64)
     for x, target, count in zip(*columns, strict=True):
         scores = forest(x).view(len(x), -1, width).cumsum(1) + torch.from_numpy(start)  # (b, round, output)

@@ -96,16 +96,16 @@ def growth(model: Model, item: Batch, *, gradients: bool) -> Growth:
     return Growth(float(peak[-1]), float(slope[-1]), 0.0 if bend * n[-1] < 0.1 * slope[-1] else bend)
 
 
-_known: weakref.WeakKeyDictionary[Model, dict[bool, Growth]] = weakref.WeakKeyDictionary()
+_known: weakref.WeakKeyDictionary[Model, dict[tuple[bool, int], Growth]] = weakref.WeakKeyDictionary()
 
 
 def _growth(model: Model, data: Collator, *, gradients: bool) -> Growth:
-    """The same for the longest item of `data`, tried once for each model: it depends on sizes, not on weights."""
-    known = _known.setdefault(model, {})
-    if gradients not in known:
-        longest = data.batch(np.array([int(np.argmax(data.lengths))]))
-        known[gradients] = growth(model, longest, gradients=gradients)
-    return known[gradients]
+    """The same for the longest item of `data`; once for each model and order of magnitude of readings per timestamp."""
+    longest = data.batch(np.array([int(np.argmax(data.lengths))]))
+    known, key = _known.setdefault(model, {}), (gradients, int(len(longest.value) / len(longest.time)).bit_length())
+    if key not in known:
+        known[key] = growth(model, longest, gradients=gradients)
+    return known[key]
 
 
 def _first(item: Batch, readings: int) -> Batch:
