@@ -17,12 +17,13 @@ pytestmark = pytest.mark.slow
 LENGTH = 5000
 
 
-def series(samples: int, length: int) -> EventTable:
+def series(samples: int, length: int, *, together: int = 1) -> EventTable:
+    """`together` readings of different sensors share each time."""
     rng, total = np.random.default_rng(0), samples * length
     names = np.repeat([f"p{at}" for at in range(samples)], length)
     table = EventTable.from_columns(
         names,
-        np.tile(np.arange(length), samples),
+        np.tile(np.arange(length) // together, samples),
         np.array(["a", "b", "c"])[np.arange(total) % 3],
         rng.normal(size=total),
     )
@@ -77,3 +78,5 @@ def test_a_model_is_tried_once_however_often_it_scores(monkeypatch):
     trained.predict_proba(table)
     trained.predict_proba(table[:1])
     assert len(tried) == len(TRIED)
+    trained.predict_proba(series(2, 12_000, together=3))  # fewer timestamps take less: another shape is tried anew
+    assert len(tried) == 2 * len(TRIED)
