@@ -52,14 +52,14 @@ RAINDROP_PAPER: dict[str, dict[str, Any]] = {"train": {"learning_rate": 1e-3}}
 # Chosen on validation, the same for every table; docs/log.md has the measurements.
 RAINDROP_TUNED: dict[str, dict[str, Any]] = {
     "model": {
-        "observation_dim": 8,
+        "observation_dim": 16,
         "mask_indicator": True,
         "layers": 1,
         "prune": 0.0,
         "similarity": 0.0,
         "sensor_dim": 8,
         "hidden": 128,
-        "graph": {"senders": "nearby", "rank": 2, "reconstruction": 1.0},
+        "graph": {"senders": "nearby", "rank": 4, "reconstruction": 3.0},
         "slots": {"dim": 16, "dropout": 0.2, "rank": 8},
         "head": {"activation": "relu", "dropout": 0.2, "members": 8},
     },
@@ -68,7 +68,7 @@ RAINDROP_TUNED: dict[str, dict[str, Any]] = {
         "min_steps": 800,
         "sampling": "natural",
         "optimiser": "adamw",
-        "learning_rate": 3e-3,
+        "learning_rate": 5e-3,
         "weight_decay": 0.1,
         "schedule": "cosine",
         "warmup": 0.05,
