@@ -27,7 +27,14 @@ NETWORKS = [
     if not issubclass(entry.model, DirectModel)  # test_trees.py has what applies to one without gradients
     for preset in entry.presets
 ]
-LEARNED_OTHERWISE = ("trees.", "share", "of_scores")  # of a blend: grown and chosen, not by gradients
+LEARNED_OTHERWISE = (
+    "trees.",
+    "robust_trees.",
+    "usual",
+    "missing",
+    "weights",
+    "of_scores",
+)  # of a blend: not by gradients
 pytestmark = pytest.mark.parametrize(("name", "preset"), NETWORKS)
 
 
