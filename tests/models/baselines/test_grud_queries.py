@@ -11,6 +11,7 @@ from closeness import assert_close
 from raindrop.batch.batch import Queries
 from raindrop.models.base import DataSpec
 from raindrop.models.baselines.grud_queries import GRUDQueries, GRUDQueryConfig
+from raindrop.models.baselines.query_steps import Past
 from raindrop.tasks.readings import ReadingsAt
 
 INTERVAL = torch.tensor([1.0, 2.0, 0.5, 4.0])
@@ -68,3 +69,14 @@ def test_the_median_is_the_carried_reading_corrected_by_both_states(model, batch
         expected = carried + model.centre.weight[v] @ x + model.centre.bias[v]
         asked = Queries(torch.tensor([0]), torch.tensor([v]), torch.tensor([time], dtype=torch.float64))
         assert_close(model(replace(batch, queries=asked)).scores[0, 2], expected, roundings=256)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("t", "directions"), [(70.0, 1), (12.34, 2)])
+def test_a_forecast_runs_no_recurrence_backwards_in_time(model, batch, monkeypatch, t, directions):
+    runs = []
+    run = Past.run
+    monkeypatch.setattr(Past, "run", lambda self, *rest: runs.append(self) or run(self, *rest))
+    asked = Queries(torch.tensor([0]), torch.tensor([1]), torch.tensor([t], dtype=torch.float64))
+    model(replace(batch, queries=asked))
+    assert len(runs) == directions

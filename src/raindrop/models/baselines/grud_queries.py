@@ -80,9 +80,13 @@ class GRUDCell(nn.Module):
         self.U = uniform(dim, dim, bound=bound)
 
     def forward(self, past: Past, asked: Steps) -> Tensor:
-        """(q, h) the states at the queries."""
+        """(q, h) the states at the queries.
+
+        The recurrence is left out if no query needs it, such as backwards in time in a forecast.
+        """
         start = self.b.new_zeros(past.batch.num_samples, len(self.U))
-        states = past.run(self.advance, start, self.inputs(past.steps))
+        needed = bool((asked.previous >= 0).any())
+        states = past.run(self.advance, start, self.inputs(past.steps)) if needed else start[:0]
         return self.advance(asked.before(states, start.new_zeros(len(self.U))), *self.inputs(asked))
 
     def inputs(self, steps: Steps) -> tuple[Tensor, Tensor]:
