@@ -1,7 +1,8 @@
-"""Layers shared by several models: times and their encoding, padding, output heads, initialisation."""
+"""Layers shared by several models: times and their encoding, padding, recurrence, output heads, initialisation."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -101,6 +102,48 @@ class PaddedLayout:
     def unpad(self, y: Tensor) -> Tensor:
         """(b, t, ...) -> (s, ...): the inverse of `pad`."""
         return y.flatten(0, 1).index_select(0, self.position)
+
+
+# ------------------------------------------------------------------ recurrence
+
+
+class Recurrence:
+    """Steps through the timestamps of all samples together, longest samples first: one that has ended costs nothing."""
+
+    def __init__(self, batch: Batch):
+        self.longest_first = torch.argsort(batch.samples.counts, descending=True, stable=True)  # (b,)
+        self.position = _inverse(self.longest_first)
+        self.by_step = torch.argsort(batch.rank * batch.num_samples + self.position[batch.step_sample])  # (s,)
+        self.running = torch.bincount(batch.rank).tolist()  # samples that have a t-th timestamp
+
+    def states(self, step: Callable[..., Tensor], start: Tensor, *inputs: Tensor) -> Tensor:
+        """(s, ...) the state after each timestamp: state = step(state, *inputs of that timestamp).
+
+        start (b, ...) is the state before the first timestamp, inputs (s, ...).
+        """
+        states = list(self._run(step, start, inputs))
+        return torch.cat(states)[_inverse(self.by_step)] if states else start[:0]
+
+    def last(self, step: Callable[..., Tensor], start: Tensor, *inputs: Tensor) -> Tensor:
+        """(b, ...) the state after each sample's last timestamp; `start` without one."""
+        ended, state = [], start[self.longest_first]
+        for following in self._run(step, start, inputs):
+            ended.append(state[len(following) :])
+            state = following
+        return torch.cat([state, *reversed(ended)])[self.position]
+
+    def _run(self, step: Callable[..., Tensor], start: Tensor, inputs: Sequence[Tensor]) -> Iterator[Tensor]:
+        state = start[self.longest_first]
+        for parts in zip(*(torch.split(rows[self.by_step], self.running) for rows in inputs), strict=True):
+            state = step(state[: len(parts[0])], *parts)
+            yield state
+
+
+def _inverse(order: Tensor) -> Tensor:
+    """The permutation that undoes `order`."""
+    back = torch.empty_like(order)
+    back[order] = torch.arange(len(order), device=order.device)
+    return back
 
 
 # ------------------------------------------------------------------ heads

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from raindrop.batch.batch import Batch
 from raindrop.models.base import DataSpec, Model, Output
-from raindrop.models.layers import HeadConfig, dense_values, times_like, uniform
+from raindrop.models.layers import HeadConfig, Recurrence, dense_values, times_like, uniform
 from raindrop.ranges import Positive, Size
 
 
@@ -66,24 +66,13 @@ class GRUD(Model):
         filled = torch.where(batch.observed, value, gamma_x * last)  # Eq. 11
         inputs = filled @ self.W + batch.observed.to(value.dtype) @ self.V + self.b  # (s, 3 h)
         gamma_h = decay(delta @ self.state_decay + self.state_decay_bias)  # Eq. 10
-        state = self.last_state(batch, inputs, gamma_h)  # Eq. 12-16
+        start = inputs.new_zeros(batch.num_samples, self.config.state_dim)
+        state = Recurrence(batch).last(self.advance, start, inputs, gamma_h)  # Eq. 12-16
         return Output(self.head(state, batch.statics), state, state.new_zeros(()))
 
-    def last_state(self, batch: Batch, inputs: Tensor, gamma_h: Tensor) -> Tensor:
-        """Eq. 12-16 for inputs (s, 3 h) and gamma_h (s, h): each sample's last state, 0 without a timestamp."""
-        longest_first = torch.argsort(batch.samples.counts, descending=True, stable=True)
-        position = torch.empty_like(longest_first)
-        position[longest_first] = torch.arange(batch.num_samples, device=position.device)
-        by_step = torch.argsort(batch.rank * batch.num_samples + position[batch.step_sample])
-        running = torch.bincount(batch.rank).tolist()  # samples that have a t-th timestamp
-        state = inputs.new_zeros(batch.num_samples, self.config.state_dim)
-        ended: list[Tensor] = []
-        for x, gamma in zip(*(torch.split(rows[by_step], running) for rows in (inputs, gamma_h)), strict=True):
-            if len(x) < len(state):
-                ended.append(state[len(x) :])
-                state = state[: len(x)]
-            state = advance(state, x, gamma, self.U_gates, self.U)
-        return torch.cat([state, *reversed(ended)])[position]
+    def advance(self, state: Tensor, x: Tensor, gamma: Tensor) -> Tensor:
+        """Eq. 12-16."""
+        return advance(state, x, gamma, self.U_gates, self.U)
 
 
 def advance(state: Tensor, x: Tensor, gamma: Tensor, U_gates: Tensor, U: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ from raindrop.batch.gaps import typical_intervals
 from raindrop.batch.ragged import Segments
 from raindrop.models.base import DataSpec, Model
 from raindrop.models.baselines.grud import last_readings
-from raindrop.models.layers import PaddedLayout, dense_values, times_like
+from raindrop.models.layers import PaddedLayout, Recurrence, dense_values, times_like
 
 MIN_SPREAD = -2.0  # start of the distances between quantiles, before softplus
 
@@ -125,25 +125,8 @@ class Past:
         return times_like(time - steps, self.batch.value).masked_fill(previous < 0, 0.0)
 
     def run(self, step: Callable[..., Tensor], state: Tensor, inputs: Sequence[Tensor]) -> Tensor:
-        """(s, ...) the state after each timestamp: state = step(state, *inputs of that timestamp).
-
-        state (b, ...) is the initial state, inputs (s, ...). Samples that have ended take no further steps.
-        """
-        batch = self.batch
-        if not batch.num_steps:
-            return state[:0]
-        longest_first = torch.argsort(batch.samples.counts, descending=True, stable=True)
-        position = torch.empty_like(longest_first)
-        position[longest_first] = torch.arange(batch.num_samples, device=position.device)
-        by_step = torch.argsort(batch.rank * batch.num_samples + position[batch.step_sample])
-        running = torch.bincount(batch.rank).tolist()  # samples that have a t-th timestamp
-        state, states = state[longest_first], []
-        for parts in zip(*(torch.split(rows[by_step], running) for rows in inputs), strict=True):
-            state = step(state[: len(parts[0])], *parts)
-            states.append(state)
-        back = torch.empty_like(by_step)
-        back[by_step] = torch.arange(len(by_step), device=by_step.device)
-        return torch.cat(states)[back]
+        """(s, ...) the state after each timestamp, from the initial state (b, ...) and inputs (s, ...)."""
+        return Recurrence(self.batch).states(step, state, *inputs)
 
 
 class QueryNetwork(Model):

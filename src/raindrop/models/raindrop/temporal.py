@@ -11,12 +11,12 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence
+from torch.nn import functional as F
 
 from raindrop.batch.batch import Batch
 from raindrop.batch.ragged import Segments
 from raindrop.errors import DataError
-from raindrop.models.layers import PaddedLayout, uniform
+from raindrop.models.layers import Recurrence, uniform
 from raindrop.models.raindrop.config import LongSeriesConfig, RaindropConfig
 
 
@@ -172,14 +172,26 @@ class TemporalLSTM(TemporalPool):
         self.lstm = nn.LSTM(observation_dim + time_dim, observation_dim, batch_first=True)
 
     def forward(self, batch: Batch, h: Tensor, p: Tensor, present: Tensor) -> tuple[Tensor, Tensor | None]:
-        num_sensors, layout = h.shape[1], PaddedLayout.from_batch(batch)
         weight = present.to(h.dtype)
-        inputs = torch.cat([h, p[:, None].expand(-1, num_sensors, -1)], dim=-1) * weight[..., None]
-        series = layout.pad(inputs).transpose(1, 2).flatten(0, 1)  # (b v, t, d+p)
-        lengths = layout.lengths.clamp_min(1).repeat_interleave(num_sensors).cpu()  # (b v,)
-        packed = pack_padded_sequence(series, lengths, batch_first=True, enforce_sorted=False)
-        z = self.lstm(packed)[1][0][0].view(batch.num_samples, num_sensors, -1)
+        inputs = torch.cat([h, p[:, None].expand(-1, h.shape[1], -1)], dim=-1) * weight[..., None]
+        to_gates, _, bias, more_bias = self.lstm.all_weights[0]
+        inputs = F.linear(inputs, to_gates, bias + more_bias)  # (s, v, 4 d)
+        start = h.new_zeros(batch.num_samples, h.shape[1], 2 * self.dim)
+        z = Recurrence(batch).last(self.step, start, inputs)[..., : self.dim]
         return z * (batch.samples.sum(weight) > 0)[..., None], None
+
+    def step(self, state: Tensor, inputs: Tensor) -> Tensor:
+        """The next state (b, v, 2 d), output and memory, from inputs (b, v, 4 d) of the gates.
+
+        All sensors of a sample take a step together, which is several times faster than PyTorch's LSTM on one long
+        padded series for each sensor.
+        """
+        d = self.dim
+        gates = inputs + F.linear(state[..., :d], self.lstm.all_weights[0][1])
+        entrance, forget = torch.sigmoid(gates[..., : 2 * d]).chunk(2, dim=-1)
+        candidate, exit_gate = torch.tanh(gates[..., 2 * d : 3 * d]), torch.sigmoid(gates[..., 3 * d :])
+        memory = forget * state[..., d:] + entrance * candidate
+        return torch.cat([exit_gate * torch.tanh(memory), memory], dim=-1)
 
 
 def insert_readings(batch: Batch, own: Tensor, into: Tensor | None = None) -> Tensor:
