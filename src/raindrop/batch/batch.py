@@ -99,6 +99,11 @@ class Batch:
         return Blocks.from_segments(self.samples)
 
     @cached_property
+    def sensor_blocks(self) -> Blocks:
+        """Readings in blocks per sensor, for products with a matrix of each sensor."""
+        return Blocks.from_segments(self.sensors)
+
+    @cached_property
     def cell(self) -> Tensor:
         """(n,) position of each reading in a flattened (s, sensor) array."""
         return self.step * self.num_sensors + self.sensor

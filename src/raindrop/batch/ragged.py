@@ -1,7 +1,7 @@
 """Sums over groups of rows in a ragged batch: many rows into one (`sum`), and one row to many (`broadcast`).
 
 `Segments.sum` and `Segments.broadcast` are the gradients of each other. Their cost is linear in the number of rows.
-Nothing is padded except in `Blocks`, which pads each sample to a multiple of BLOCK_SIZE rows so that matrix products
+Nothing is padded except in `Blocks`, which pads each segment to a multiple of BLOCK_SIZE rows so that matrix products
 can be used.
 """
 
@@ -130,19 +130,21 @@ class _Unpad(torch.autograd.Function):
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """The rows of each sample in blocks of BLOCK_SIZE, the last one padded: matrix products at linear cost."""
+    """The rows of each segment, such as a sample, in blocks of BLOCK_SIZE, the last one padded: matrix products at
+    linear cost."""
 
     position: Tensor  # (n,) where each row lies in the padded layout
     num_blocks: int
-    samples: Segments  # blocks by sample
+    segments: Segments  # blocks by segment
 
     @classmethod
     def from_segments(cls, segments: Segments) -> Blocks:
-        """Blocks of the rows of each segment; the rows must be sorted by segment."""
+        """Blocks of the rows of each segment."""
         num_blocks = (segments.counts + BLOCK_SIZE - 1) // BLOCK_SIZE
         first = torch.cumsum(num_blocks, 0) - num_blocks
-        rank = torch.arange(len(segments.index), device=segments.index.device) - segments.offsets[segments.index]
-        position = first[segments.index] * BLOCK_SIZE + rank
+        owner = segments.index[segments.rows]  # of the rows sorted by segment
+        place = first[owner] * BLOCK_SIZE + torch.arange(len(owner), device=owner.device) - segments.offsets[owner]
+        position = torch.empty_like(place).index_copy_(0, segments.rows, place)
         owner = torch.repeat_interleave(torch.arange(segments.num_segments, device=position.device), num_blocks)
         return cls(position, len(owner), Segments.from_index(owner, segments.num_segments, is_sorted=True))
 
@@ -162,9 +164,9 @@ class Blocks:
         return out
 
     def weighted_sum(self, weights: Tensor, rows: Tensor) -> Tensor:
-        """out[b, v] = sum over the rows t of sample b of weights[t, v] rows[t]: (t, v), (t, k) -> (b, v, k)."""
-        return self.samples.sum(torch.bmm(self.pad(weights).transpose(1, 2), self.pad(rows)))
+        """out[b, v] = sum over the rows t of segment b of weights[t, v] rows[t]: (t, v), (t, k) -> (b, v, k)."""
+        return self.segments.sum(torch.bmm(self.pad(weights).transpose(1, 2), self.pad(rows)))
 
     def dot(self, rows: Tensor, queries: Tensor) -> Tensor:
-        """out[t, v] = rows[t] . queries[b, v] for the sample b of row t: (t, k), (b, v, k) -> (t, v)."""
-        return self.unpad(torch.bmm(self.pad(rows), self.samples.broadcast(queries).transpose(1, 2)))
+        """out[t, v] = rows[t] . queries[b, v] for the segment b of row t: (t, k), (b, v, k) -> (t, v)."""
+        return self.unpad(torch.bmm(self.pad(rows), self.segments.broadcast(queries).transpose(1, 2)))

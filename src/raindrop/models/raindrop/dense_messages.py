@@ -48,7 +48,7 @@ def dense_messages(
     # Padding at the end of a block must not send.
     time_logit = blocks.pad(time_logit.masked_fill(~sends, MASKED_LOGIT), MASKED_LOGIT)
     attention = _ChunkedAttention(
-        blocks.samples,
+        blocks.segments,
         None if sends.all() else blocks.pad(sends.to(h.dtype)),
         None if exclude_self is None else 1 - blocks.pad(exclude_self.to(h.dtype)),
         softmax_of_logits,

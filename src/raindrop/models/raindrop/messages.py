@@ -138,7 +138,7 @@ class MessagePassing(nn.Module):
             e = edges.flatten(0, 1)  # (b u, v)
             exists = batch.senders.broadcast(e.detach().sign())[:, None]  # (n, 1, v)
             weight, scaled = weight * exists, weight * batch.senders.broadcast(e)[:, None]
-        content = (h[:, None] * batch.sensors.broadcast(self.w_send)).sum(-1)  # (n, kj): h_u . w_u
+        content = batch.sensor_blocks.dot(h, self.w_send)  # (n, kj): h_u . w_u
         content = content.view(len(h), self.heads, self.rank)
         return alpha, Messages(scaled[:, :, None] * content[..., None], weight)
 

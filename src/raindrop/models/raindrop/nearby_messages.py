@@ -90,7 +90,7 @@ class NearbyMessages(nn.Module):
 
     def contents(self, batch: Batch, h: Tensor) -> Tensor:
         """(n, k, j) h_u . w_u of each reading; for the last heads, its decaying averages up to that reading."""
-        content = (h[:, None] * batch.sensors.broadcast(self.w_send)).sum(-1).view(len(h), self.heads, self.rank)
+        content = batch.sensor_blocks.dot(h, self.w_send).view(len(h), self.heads, self.rank)
         if not len(self.scales):
             return content
         lines = len(LINE_DECAYS)
@@ -110,7 +110,7 @@ class NearbyMessages(nn.Module):
 
     def message(self, batch: Batch, a: Tensor) -> Tensor:
         """The argument a w_v of Eq. 2: (n, k, j) -> (n, d)."""
-        return (a.flatten(1)[..., None] * batch.sensors.broadcast(self.w_receive)).sum(1)
+        return batch.sensor_blocks.dot(a.flatten(1), self.w_receive.transpose(1, 2))
 
     def predict(self, batch: Batch, message: Tensor) -> Tensor:
         """(n,) each reading predicted from its messages (n, d)."""
