@@ -191,7 +191,7 @@ class Blend(Model):
         ]
         return {
             "share_of_raindrop": round(float(self.weights[0, 0]), 6),
-            "average_of": "log-odds" if self.of_scores else "probabilities",
+            "average_of": self.task.averages[0 if self.of_scores else 1],
             "weights": knots,
         }
 

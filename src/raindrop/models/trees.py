@@ -213,13 +213,13 @@ class Trees(DirectModel):
 
         With `hide_sensors`, the same samples follow once more without some of their sensors.
         """
-        chosen = self.drawn(data, seed)
+        share = cast(TreesConfig, self.config).hide_sensors
+        chosen = self.drawn(data, seed, copies=2 if share else 1)
         chunks = np.split(chosen, range(CHUNK, len(chosen), CHUNK))
         x = [self.columns(data.batch(positions)).numpy() for positions in chunks]
         targets, weights = cast(NDArray[Any], data.targets), data.weights
         if len(chosen) < len(data):
             targets, weights = targets[chosen], None if weights is None else weights[chosen]
-        share = cast(TreesConfig, self.config).hide_sensors
         if not share:
             return Samples(np.concatenate(x), targets, weights)
         rng = np.random.default_rng(seed)
@@ -227,12 +227,12 @@ class Trees(DirectModel):
         twice = None if weights is None else np.concatenate([weights, weights])
         return Samples(np.concatenate(x), np.concatenate([targets, targets]), twice)
 
-    def drawn(self, data: BatchSource, seed: int) -> NDArray[np.int64]:
-        """The samples to learn from: all, or a random part of a large table whose columns are at most MAX_COLUMNS."""
+    def drawn(self, data: BatchSource, seed: int, copies: int) -> NDArray[np.int64]:
+        """The samples to learn from, with `copies` rows each: all, or so many of a large table that their columns are
+        at most MAX_COLUMNS."""
         if not is_large(data.table.time):
             return np.arange(len(data))
         width = self.columns(data.batch(np.zeros(1, dtype=np.int64))).shape[1]
-        copies = 2 if getattr(self.config, "hide_sensors", 0.0) else 1
         most = max(1, MAX_COLUMNS // (width * copies))
         if len(data) <= most:
             return np.arange(len(data))

@@ -80,6 +80,8 @@ class Task(ABC):
     """Whether random splits should have the same mix of labels in every part."""
     coverage_by_class: ClassVar[bool] = False
     """Whether `predict_table` takes `by_class`: coverage that holds for each class separately."""
+    averages: ClassVar[tuple[str, str]] = ("predictions", "predictions")
+    """What `mix` averages: with `of_scores`, and without."""
     parts_are_classes: ClassVar[bool] = False
     """Whether 'recall/NAME' is the recall of a class; for other tasks it is that of a label or quantity."""
     labels: tuple[str, ...]

@@ -33,6 +33,7 @@ class Classification(Task):
     loss_name: ClassVar[str] = "log_loss"
     stratified: ClassVar[bool] = True
     coverage_by_class: ClassVar[bool] = True
+    averages: ClassVar[tuple[str, str]] = ("log-odds", "probabilities")
     parts_are_classes: ClassVar[bool] = True
 
     label: str

@@ -30,6 +30,7 @@ class MultiLabel(Task):
     name: ClassVar[str] = "multilabel"
     default_metric: ClassVar[str] = "auroc"
     loss_name: ClassVar[str] = "log_loss"
+    averages: ClassVar[tuple[str, str]] = ("log-odds", "probabilities")
 
     labels: tuple[str, ...]
 
