@@ -65,8 +65,9 @@ def test_a_sensor_without_a_reading_has_no_embedding(build, batch):
     model = build({"ablation.messages": False})
     h = model.embed(batch)
     state = model.initial_graph(batch, h)
-    everywhere = state.all_embeddings(batch, h)
     assert torch.equal(state.present, batch.observed)
+    assert state.embeddings is None  # of sensors without a reading
+    everywhere = insert_readings(batch, h)
     assert not everywhere[~batch.observed].any()  # 0, not sigma(0) = 0.5
     assert (everywhere[batch.observed] > 0).all()
 

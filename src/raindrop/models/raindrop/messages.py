@@ -26,12 +26,6 @@ class State:
     edges: Tensor | None = None  # (b, u, v) edge weights e, 0 for no edge; None while every edge has weight 1
     embeddings: Tensor | None = None  # (s, v, d) of every sensor; None while only readings have one
 
-    def all_embeddings(self, batch: Batch, h: Tensor) -> Tensor:
-        """(s, v, d) the embedding of every sensor at every timestamp, 0 where it has none; h (n, d) of the readings."""
-        if self.embeddings is not None:
-            return self.embeddings
-        return insert_readings(batch, h)
-
 
 @dataclass(frozen=True)
 class Messages:

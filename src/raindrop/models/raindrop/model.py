@@ -92,7 +92,10 @@ class Raindrop(Model):
             for layer in self.layers:
                 state = layer(short, h, p, state)  # Eq. 1-3, pruning
             edges, penalty = state.edges, state.penalty
-            z, beta = self.pool(short, state.all_embeddings(short, h), p, state.present)  # Eq. 4-5: (b, v, z)
+            if state.embeddings is None:  # no messages: only readings have embeddings
+                z, beta = self.pool.over_readings(short, h, p, with_weights=not scores_only)  # Eq. 4-5: (b, v, z)
+            else:
+                z, beta = self.pool(short, state.embeddings, p, state.present)  # Eq. 4-5: (b, v, z)
         sample, slot_penalty = self.read_out(short, z, keep, with_error=not scores_only)  # Sec. 3.4: (b, z)
         sample = series.mean(sample)
         edges = None if edges is None else series.mean(edges)
