@@ -43,10 +43,9 @@ class SenderSums:
         self.share = torch.from_numpy(near.share).to(like.device, like.dtype)
         self.log_age, self.absent = [], []  # (s, u, 1) each, for the first heads and for the others; -inf where absent
         for of_heads in (age, near.age):
-            present = np.isfinite(of_heads)
-            log_age, absent = np.log1p(np.where(present, of_heads, 0.0)), np.where(present, 0.0, -np.inf)
-            self.log_age.append(torch.from_numpy(log_age[..., None]).to(like.device, like.dtype))
-            self.absent.append(torch.from_numpy(absent[..., None]).to(like.device, like.dtype))
+            ages = torch.from_numpy(of_heads).to(like.device, like.dtype)[..., None]
+            self.log_age.append(ages.masked_fill(ages == torch.inf, 0.0).log1p_())
+            self.absent.append(torch.zeros_like(ages).masked_fill_(ages == torch.inf, -torch.inf))
 
     def __call__(self, content: Tensor, decay: Tensor, pair: Tensor) -> tuple[Tensor, Tensor]:
         """Contents (n, k, j), decays (u, k) and pairs (v, u, k) -> at each reading, the sums over senders (n, k, j) of
