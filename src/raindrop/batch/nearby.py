@@ -83,8 +83,8 @@ class Series:
         key = series * (2 * len(distinct) + 1) + rank
         start = self.offsets.cpu()[series]
         stop = start + self.counts.cpu()[series]
-        previous = torch.searchsorted(keys, key, right=not strict) - 1
         following = torch.searchsorted(keys, key, right=True)
+        previous = (torch.searchsorted(keys, key) if strict else following) - 1
         return self._moments(sensor, time, previous, previous >= start, following, following < stop)
 
     def of_all_sensors(self, sample: Tensor, time: Tensor) -> tuple[Moments, Tensor]:
