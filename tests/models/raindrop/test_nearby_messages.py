@@ -248,10 +248,11 @@ def test_a_reading_at_the_same_time_has_age_0_whatever_follows_it(model, batch):
     """The line passes through the reading at the very time, so later readings of the sender change nothing there."""
     layer = nearby(model)
     sums = layer.sums(batch, None)
-    step, sensor = batch.step, batch.sensor
-    assert torch.equal(sums.previous[step, sensor], torch.arange(len(batch.value)))
-    assert not sums.share[step, sensor].any()
-    assert not sums.log_age[0][step, sensor].any()
+    (chunk,) = sums.chunks(1)
+    moments, reading = sums.at_readings(chunk), torch.arange(len(batch.value))
+    assert torch.equal(moments.previous[reading, batch.sensor], reading)
+    assert not moments.share[reading, batch.sensor].any()
+    assert not moments.line_log_age[reading, batch.sensor].any()
 
 
 @torch.no_grad()

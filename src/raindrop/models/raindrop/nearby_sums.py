@@ -36,16 +36,16 @@ class SenderSums:
         With `before_only` all see the reading before. edges (b, u, v) scale contents, and 0 removes a sender.
         """
         self.batch, self.lines, self.edges = batch, lines, edges
-        self.previous, self.following = near.previous, near.following
-        age = near.age if before_only else np.minimum(near.age, near.wait)
         self.between = not before_only
-        like = batch.value
-        self.share = torch.from_numpy(near.share).to(like.device, like.dtype)
-        self.log_age, self.absent = [], []  # (s, u, 1) each, for the first heads and for the others; -inf where absent
-        for of_heads in (age, near.age):
-            ages = torch.from_numpy(of_heads).to(like.device, like.dtype)[..., None]
-            self.log_age.append(ages.masked_fill(ages == torch.inf, 0.0).log1p_())
-            self.absent.append(torch.zeros_like(ages).masked_fill_(ages == torch.inf, -torch.inf))
+        like, nothing = batch.value, len(batch.value)
+        share = torch.from_numpy(near.share).to(like.device, like.dtype)
+        positions = (torch.where(x < 0, nothing, x) for x in (near.previous, near.following))
+        log_ages, absences = [], []
+        for of_heads in (near.age if before_only else np.minimum(near.age, near.wait), near.age):
+            ages = torch.from_numpy(of_heads).to(like.device, like.dtype)
+            log_ages.append(ages.masked_fill(ages == torch.inf, 0.0).log1p_())
+            absences.append(torch.zeros_like(ages).masked_fill_(ages == torch.inf, -torch.inf))
+        self.neighbours = (*positions, share, *log_ages, *absences)  # (s, u) each, the fields of _Moments
 
     def __call__(self, content: Tensor, decay: Tensor, pair: Tensor) -> tuple[Tensor, Tensor]:
         """Contents (n, k, j), decays (u, k) and pairs (v, u, k) -> at each reading, the sums over senders (n, k, j) of
@@ -60,8 +60,10 @@ class SenderSums:
         if self.products_are_cheaper:
             return self.products(content, decay, pair)
         numerator, total = torch.zeros_like(content), content.new_zeros(content.shape[:2])
-        for rows, sent, weight in self.terms(content, decay, pair):
-            numerator[rows], total[rows] = sent.sum(1), weight.sum(1)
+        for chunk, sent, scaled, weight in self.by_readings(content, decay, pair):
+            every = torch.bmm(scaled.transpose(1, 2), sent.flatten(2))  # (n, k, k j): each head's weights for all heads
+            numerator[chunk.rows] = _own_heads(every)
+            total[chunk.rows] = weight.sum(1)
         return numerator, total
 
     @property
@@ -73,11 +75,12 @@ class SenderSums:
     def products(self, content: Tensor, decay: Tensor, pair: Tensor) -> tuple[Tensor, Tensor]:
         """The sums of every receiver at every timestamp, by matrix products; those of the readings are selected."""
         k, j = content.shape[1:]
-        padded, by_pair = _with_zeros(content), pair.permute(2, 1, 0)  # (k, u, v)
+        padded, by_pair = self.padded(content), pair.permute(2, 1, 0)  # (k, u, v)
         parts = []
         for chunk in self.product_chunks(content):
-            evidence = self.evidence(decay, chunk)[..., None]  # (t, u, k, 1)
-            sent = torch.cat([self.content_at(padded, chunk) * evidence, evidence], dim=-1)  # (t, u, k, j + 1)
+            moments = self.at_times(chunk)
+            evidence = self.evidence(decay, moments)[..., None]  # (t, u, k, 1)
+            sent = torch.cat([self.content_at(padded, moments) * evidence, evidence], dim=-1)  # (t, u, k, j + 1)
             summed = torch.bmm(_as_matrices(sent), by_pair)  # (k, t (j + 1), v)
             parts.append(summed.view(k, -1, j + 1, len(pair))[:, chunk.step, :, self.batch.sensor[chunk.rows]])
         sums = parts[0] if len(parts) == 1 else torch.cat(parts)  # (n, k, j + 1)
@@ -92,16 +95,23 @@ class SenderSums:
         """The weight of each sender at each reading, scaled by edges, for some readings at a time: (n, u, k)."""
         for chunk in self.chunks(pair.shape[1] * pair.shape[2]):
             weight, _, scaled = self.pair_of(pair, chunk)
-            yield chunk.rows, (weight if scaled is None else scaled) * self.evidence(decay, chunk)[chunk.step]
+            yield chunk.rows, (weight if scaled is None else scaled) * self.evidence(decay, self.at_readings(chunk))
 
     def terms(self, content: Tensor, decay: Tensor, pair: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """The terms of the sums, for some readings at a time: contents (n, u, k, j) with their weights, and weights."""
-        padded = _with_zeros(content)
+        for chunk, sent, scaled, weight in self.by_readings(content, decay, pair):
+            yield chunk.rows, sent * scaled[..., None], weight
+
+    def by_readings(
+        self, content: Tensor, decay: Tensor, pair: Tensor
+    ) -> Iterator[tuple[_Chunk, Tensor, Tensor, Tensor]]:
+        """For some readings at a time: contents (n, u, k, j), weights scaled by edges (n, u, k), and weights."""
+        padded = self.padded(content)
         for chunk in self.chunks(_numbers_per_reading(content, pair)):
-            evidence = self.evidence(decay, chunk)[chunk.step]
-            weight, _, scaled = self.pair_of(pair, chunk)
-            scaled = (weight if scaled is None else scaled) * evidence
-            yield chunk.rows, self.content_at(padded, chunk)[chunk.step] * scaled[..., None], weight * evidence
+            moments = self.at_readings(chunk)
+            evidence, (weight, _, scaled) = self.evidence(decay, moments), self.pair_of(pair, chunk)
+            weight, scaled = weight * evidence, None if scaled is None else scaled * evidence
+            yield chunk, self.content_at(padded, moments), weight if scaled is None else scaled, weight
 
     # ------------------------------------------------------------------ parts of the sums, for one chunk
 
@@ -121,21 +131,37 @@ class SenderSums:
             rows = slice(rows_from[at], rows_from[at + 1])
             yield _Chunk(slice(first, last), rows, batch.step[rows] - first)
 
-    def evidence(self, decay: Tensor, chunk: _Chunk) -> Tensor:
+    def at_times(self, chunk: _Chunk) -> _Moments:
+        """What senders have near the timestamps of a chunk."""
+        return _Moments(*(x[chunk.steps] for x in self.neighbours))
+
+    def at_readings(self, chunk: _Chunk) -> _Moments:
+        """What senders have near the readings of a chunk."""
+        step = self.batch.step[chunk.rows]
+        return _Moments(*(x.index_select(0, step) for x in self.neighbours))
+
+    def evidence(self, decay: Tensor, moments: _Moments) -> Tensor:
         """(t, u, k) weights by age; 0 for a sensor without a reading."""
-        parts = []
-        for at, of_heads in enumerate((-decay).tensor_split([self.lines], dim=1)):
-            log_age, absent = self.log_age[at][chunk.steps], self.absent[at][chunk.steps]
-            parts.append(torch.addcmul(absent, of_heads, log_age))
+        parts = [
+            torch.addcmul(absent[..., None], of_heads, log_age[..., None])
+            for of_heads, log_age, absent in zip(
+                (-decay).tensor_split([self.lines], dim=1), moments.log_ages, moments.absences, strict=True
+            )
+        ]
         return torch.cat(parts, dim=-1).exp_()
 
-    def content_at(self, padded: Tensor, chunk: _Chunk) -> Tensor:
-        """(t, u, k, j) what each sensor sends; padded (n + 1, k, j) ends with zeros for position -1."""
-        content = padded[self.previous[chunk.steps]]
+    def padded(self, content: Tensor) -> tuple[Tensor, Tensor]:
+        """(n + 1, k, j) contents with a row of zeros, that of a sensor without a reading; and those of the first heads
+        alone."""
+        padded = torch.cat([content, content.new_zeros(1, *content.shape[1:])])
+        return padded, padded[:, : self.lines].contiguous()
+
+    def content_at(self, padded: tuple[Tensor, Tensor], moments: _Moments) -> Tensor:
+        """(t, u, k, j) what each sensor sends, from the contents as `padded` returns them."""
+        content = _rows(padded[0], moments.previous)
         if self.between:
-            after = padded[:, : self.lines][self.following[chunk.steps]]
-            lines = content[:, :, : self.lines]
-            lines.lerp_(after, self.share[chunk.steps][..., None, None])
+            after = _rows(padded[1], moments.following)
+            content[:, :, : self.lines].lerp_(after, moments.share[..., None, None])
         return content
 
     def pair_of(self, pair: Tensor, chunk: _Chunk) -> tuple[Tensor, Tensor | None, Tensor | None]:
@@ -156,6 +182,29 @@ class _Chunk:
     step: Tensor  # (n,) of each reading, counted from the chunk's first timestamp
 
 
+@dataclass(frozen=True)
+class _Moments:
+    """What senders have near some times: (t, u) each."""
+
+    previous: Tensor  # the reading before; the number of readings if there is none
+    following: Tensor  # the reading after, likewise
+    share: Tensor  # position between the two
+    line_log_age: Tensor  # of the nearest reading, for the heads that see the line; 0 without one
+    log_age: Tensor  # of the reading before, for the others
+    line_absent: Tensor  # -inf without a reading, else 0
+    absent: Tensor
+
+    @property
+    def log_ages(self) -> tuple[Tensor, Tensor]:
+        """For the first heads and for the others."""
+        return self.line_log_age, self.log_age
+
+    @property
+    def absences(self) -> tuple[Tensor, Tensor]:
+        """For the first heads and for the others."""
+        return self.line_absent, self.absent
+
+
 class _Sums(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, content: Tensor, decay: Tensor, pair: Tensor, sums: SenderSums) -> tuple[Tensor, Tensor]:
@@ -168,28 +217,25 @@ class _Sums(torch.autograd.Function):
     def backward(ctx: Any, d_numerator: Tensor, d_total: Tensor) -> tuple[Tensor | None, ...]:
         content, decay, pair = ctx.saved_tensors
         sums: SenderSums = ctx.sums
-        d_content = content.new_zeros(len(content) + 1, *content.shape[1:])
+        d_content, d_lines = (torch.zeros_like(x).flatten(1) for x in sums.padded(content))
         d_decay, d_pair = torch.zeros_like(decay), torch.zeros_like(pair)
         gradient = _gradient_by_products if sums.products_are_cheaper else _gradient_by_readings
-        for chunk, of_sent, of_evidence in gradient(sums, (content, decay, pair), (d_numerator, d_total), d_pair):
-            for at, heads in enumerate((slice(0, sums.lines), slice(sums.lines, None))):
-                log_age = sums.log_age[at][chunk.steps]
-                d_decay[:, heads] -= (of_evidence[..., heads] * log_age).sum(0)
+        for moments, of_sent, of_evidence in gradient(sums, (content, decay, pair), (d_numerator, d_total), d_pair):
+            for heads, log_age in zip((slice(0, sums.lines), slice(sums.lines, None)), moments.log_ages, strict=True):
+                d_decay[:, heads] -= (of_evidence[..., heads] * log_age[..., None]).sum(0)
             # of contents, back to the readings that were sent
-            previous, following = sums.previous[chunk.steps].flatten(), sums.following[chunk.steps].flatten()
-            previous = torch.where(previous < 0, len(content), previous)
             if sums.between:
-                share = sums.share[chunk.steps][..., None, None]
-                after = of_sent[:, :, : sums.lines] * share
-                following = torch.where(following < 0, len(content), following)
-                d_content[:, : sums.lines].index_add_(0, following, after.flatten(0, 1))
+                after = of_sent[:, :, : sums.lines] * moments.share[..., None, None]
+                d_lines.index_add_(0, moments.following.flatten(), after.flatten(0, 1).flatten(1))
                 of_sent[:, :, : sums.lines] -= after
-            d_content.index_add_(0, previous, of_sent.flatten(0, 1))
-        return d_content[:-1], d_decay, d_pair, None
+            d_content.index_add_(0, moments.previous.flatten(), of_sent.flatten(0, 1).flatten(1))
+        d_content = d_content[:-1].view_as(content)
+        d_content[:, : sums.lines] += d_lines[:-1].view_as(d_content[:, : sums.lines])
+        return d_content, d_decay, d_pair, None
 
 
-Gradients = Iterator[tuple[_Chunk, Tensor, Tensor]]
-"""Per chunk: the gradients of what each sensor sends at each timestamp (t, u, k, j) and of log evidence (t, u, k)."""
+Gradients = Iterator[tuple[_Moments, Tensor, Tensor]]
+"""Per chunk: the gradients of what each sensor sends (t, u, k, j) and of log evidence (t, u, k) at some times."""
 
 
 def _gradient_by_products(
@@ -198,11 +244,11 @@ def _gradient_by_products(
     """From the inputs of `SenderSums.products` and the gradients of its outputs; that of pairs is added to d_pair."""
     (content, decay, pair), (d_numerator, d_total) = inputs, outputs
     k, j = content.shape[1:]
-    padded, d_sums = _with_zeros(content), torch.cat([d_numerator, d_total[..., None]], dim=-1)
+    padded, d_sums = sums.padded(content), torch.cat([d_numerator, d_total[..., None]], dim=-1)
     to_senders = pair.permute(2, 0, 1)  # (k, v, u)
     for chunk in sums.product_chunks(content):
-        times = chunk.steps.stop - chunk.steps.start
-        evidence, at = sums.evidence(decay, chunk)[..., None], sums.content_at(padded, chunk)
+        times, moments = chunk.steps.stop - chunk.steps.start, sums.at_times(chunk)
+        evidence, at = sums.evidence(decay, moments)[..., None], sums.content_at(padded, moments)
         sent = _as_matrices(torch.cat([at * evidence, evidence], dim=-1))  # (k, t (j + 1), u)
         received = content.new_zeros(times, len(pair), k, j + 1)
         received[chunk.step, sums.batch.sensor[chunk.rows]] = d_sums[chunk.rows]
@@ -210,42 +256,57 @@ def _gradient_by_products(
         d_pair += torch.bmm(arrived.transpose(1, 2), sent).permute(1, 2, 0)
         d_sent = torch.bmm(arrived, to_senders).view(k, times, j + 1, -1).permute(1, 3, 0, 2)  # (t, u, k, j + 1)
         of_sent = d_sent[..., :j] * evidence
-        yield chunk, of_sent, (of_sent * at).sum(-1) + d_sent[..., j] * evidence[..., 0]
+        yield moments, of_sent, (of_sent * at).sum(-1) + d_sent[..., j] * evidence[..., 0]
 
 
 def _gradient_by_readings(
     sums: SenderSums, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, Tensor], d_pair: Tensor
 ) -> Gradients:
-    """The same from the sums over `SenderSums.terms`, which may have edges."""
+    """The same from the sums over `SenderSums.by_readings`, which may have edges."""
     (content, decay, pair), (d_numerator, d_total) = inputs, outputs
-    padded = _with_zeros(content)
+    padded = sums.padded(content)
     for chunk in sums.chunks(_numbers_per_reading(content, pair)):
-        rows, times = chunk.rows, chunk.steps.stop - chunk.steps.start
-        at_step = sums.evidence(decay, chunk)  # (t, u, k)
-        evidence = at_step[chunk.step]
+        rows, moments = chunk.rows, sums.at_readings(chunk)
+        evidence, sent = sums.evidence(decay, moments), sums.content_at(padded, moments)  # (n, u, k), (n, u, k, j)
         weight, e, scaled = sums.pair_of(pair, chunk)
-        sent = sums.content_at(padded, chunk)[chunk.step]  # (n, u, k, j)
-        d_weight_content = (sent * d_numerator[rows][:, None]).sum(-1)  # (n, u, k): of scaled weight x evidence
+        scaled = weight if scaled is None else scaled
+        by_head = _in_own_heads(d_numerator[rows])  # (n, k, k j)
+        d_weight_content = torch.bmm(sent.flatten(2), by_head.transpose(1, 2))  # (n, u, k): of scaled weight x evidence
         d_out = d_total[rows][:, None]
         of_pair = (d_weight_content if e is None else d_weight_content * e) + d_out
         if e is not None:
             of_pair = of_pair * e.sign()
         d_pair.index_add_(0, sums.batch.sensor[rows], of_pair * evidence)
-        of_evidence = d_weight_content * (weight if scaled is None else scaled) + weight * d_out
-        of_evidence = of_evidence.new_zeros(times, *of_evidence.shape[1:]).index_add_(0, chunk.step, of_evidence)
-        of_sent = ((weight if scaled is None else scaled) * evidence)[..., None] * d_numerator[rows][:, None]
-        of_sent = of_sent.new_zeros(times, *of_sent.shape[1:]).index_add_(0, chunk.step, of_sent)
-        yield chunk, of_sent, of_evidence * at_step
+        of_evidence = (d_weight_content * scaled + weight * d_out) * evidence
+        of_sent = torch.bmm(scaled * evidence, by_head)  # (n, u, k j)
+        yield moments, of_sent.view_as(sent), of_evidence
+
+
+def _in_own_heads(x: Tensor) -> Tensor:
+    """(n, k, j) -> (n, k, k j): the numbers of each head in its own columns, 0 in those of the others.
+
+    Products with these are matrix products, which are several times faster than sums over few numbers.
+    """
+    n, k, j = x.shape
+    wide = x.new_zeros(n, k, k, j)
+    wide.diagonal(dim1=1, dim2=2).copy_(x.permute(0, 2, 1))
+    return wide.flatten(2)
+
+
+def _own_heads(wide: Tensor) -> Tensor:
+    """(n, k, k j) -> (n, k, j): of each head, its own columns."""
+    n, k, width = wide.shape
+    return wide.view(n, k, k, width // k).diagonal(dim1=1, dim2=2).permute(0, 2, 1)
+
+
+def _rows(padded: Tensor, at: Tensor) -> Tensor:
+    """padded[at]: (n + 1, k, j), (t, u) -> (t, u, k, j)."""
+    return padded.flatten(1).index_select(0, at.flatten()).view(*at.shape, *padded.shape[1:])
 
 
 def _as_matrices(x: Tensor) -> Tensor:
     """(t, u, k, c) -> (k, t c, u)."""
     return x.permute(2, 0, 3, 1).reshape(x.shape[2], -1, x.shape[1])
-
-
-def _with_zeros(content: Tensor) -> Tensor:
-    """(n + 1, k, j): the last row, at position -1, is that of a sensor without a reading."""
-    return torch.cat([content, content.new_zeros(1, *content.shape[1:])])
 
 
 def _numbers_per_reading(content: Tensor, pair: Tensor) -> int:
