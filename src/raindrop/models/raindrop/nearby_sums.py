@@ -248,15 +248,17 @@ def _gradient_by_products(
     to_senders = pair.permute(2, 0, 1)  # (k, v, u)
     for chunk in sums.product_chunks(content):
         times, moments = chunk.steps.stop - chunk.steps.start, sums.at_times(chunk)
-        evidence, at = sums.evidence(decay, moments)[..., None], sums.content_at(padded, moments)
-        sent = _as_matrices(torch.cat([at * evidence, evidence], dim=-1))  # (k, t (j + 1), u)
+        evidence = sums.evidence(decay, moments)[..., None]  # (t, u, k, 1)
+        sent = torch.cat([sums.content_at(padded, moments) * evidence, evidence], dim=-1)
+        sent = _as_matrices(sent)  # (k, t (j + 1), u)
         received = content.new_zeros(times, len(pair), k, j + 1)
         received[chunk.step, sums.batch.sensor[chunk.rows]] = d_sums[chunk.rows]
         arrived = _as_matrices(received)  # (k, t (j + 1), v)
         d_pair += torch.bmm(arrived.transpose(1, 2), sent).permute(1, 2, 0)
-        d_sent = torch.bmm(arrived, to_senders).view(k, times, j + 1, -1).permute(1, 3, 0, 2)  # (t, u, k, j + 1)
-        of_sent = d_sent[..., :j] * evidence
-        yield moments, of_sent, (of_sent * at).sum(-1) + d_sent[..., j] * evidence[..., 0]
+        d_sent = torch.bmm(arrived, to_senders)  # (k, t (j + 1), u)
+        of_evidence = (sent * d_sent).view(k, times, j + 1, -1).sum(2).permute(1, 2, 0)  # (t, u, k)
+        of_sent = d_sent.view(k, times, j + 1, -1)[:, :, :j].permute(1, 3, 0, 2).contiguous() * evidence
+        yield moments, of_sent, of_evidence
 
 
 def _gradient_by_readings(
