@@ -27,7 +27,6 @@ WITHOUT_TREES: dict[str, Any] = SHORT | {"train.min_steps": 1, "train.soft_targe
 EDGES = (("sensor 0", "sensor 1", 0.5), ("sensor 2", "sensor 1", 1.0))
 SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "tuned": ("tuned", WITHOUT_TREES),
-    "more summaries": ("tuned", WITHOUT_TREES | {"model.slots.summaries": "more"}),
     "paper": ("paper", SHORT),
     "graph": ("graph", SHORT),
     "readings before only": ("tuned", WITHOUT_TREES | {"model.graph.sides": "before"}),

@@ -1,4 +1,4 @@
-"""Summaries of each sensor's readings: nine numbers per sensor, and further details.
+"""Summaries of each sensor's readings: nine numbers per sensor, and further details for trees.
 
 Axes: n a reading, b a sample, s a timestamp, u a sensor.
 """
@@ -17,7 +17,6 @@ from raindrop.table.event_table import EventTable
 
 SUMMARIES = ("count", "mean", "min", "max", "std", "first", "last", "change", "time_of_last")
 DETAILS = ("time_since_last", "time_of_first", "last_but_one", "last_but_two", "slope", "recent", "step", "mean_time")
-RECENT_SHARE = 8  # "recent" looks back over this fraction (1 / RECENT_SHARE) of the training window
 SAMPLE_DETAILS = ("end", "start", "length", "readings", "sensors", "most_readings")
 
 
@@ -55,22 +54,19 @@ def summaries_of(batch: Batch, time: Tensor | None = None) -> Tensor:
     return torch.cat([count[:, None], known], dim=1).view(batch.num_samples, batch.num_sensors, len(SUMMARIES))
 
 
-def details_of(batch: Batch, recent: float, time: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def details_of(batch: Batch, recent: float) -> tuple[Tensor, Tensor]:
     """(b, u, 8) the DETAILS of each sensor and (b, 6) the SAMPLE_DETAILS, in float64; NaN without readings.
-
-    time (s,): a replacement for `batch.time`, in float64, on the device of the values.
 
     "recent" is a mean with weights exp(-age / recent), "step" the mean absolute change from one reading to the next,
     "slope" that of the least-squares line through the readings; both are 0 for a sensor with one reading.
     """
     series = batch.senders
-    step_time = batch.time if time is None else time
-    value, time = batch.value.double(), step_time[batch.step]  # (n,)
+    value, time = batch.value.double(), batch.time[batch.step]  # (n,)
     num_readings = series.counts.double()
     count = num_readings.clamp_min(1)
     start = series.offsets
     last = (start + series.counts - 1).clamp_min(0)
-    sorted_value, sorted_time = _sorted_by_sensor(batch, value, step_time)
+    sorted_value, sorted_time = _sorted_by_sensor(batch, value, batch.time)
     one_before, two_before = (torch.maximum(last - back, start).clamp_max(len(value)) for back in (1, 2))
 
     mean, mean_time = series.sum(value) / count, series.sum(time) / count
@@ -85,7 +81,7 @@ def details_of(batch: Batch, recent: float, time: Tensor | None = None) -> tuple
     change[series.rows[start[series.counts > 0]]] = 0.0  # the row before a first reading is another sensor's
     step = series.sum(change) / (num_readings - 1).clamp_min(1)
 
-    sample_start, sample_end = _sample_bounds(batch, step_time)
+    sample_start, sample_end = _sample_bounds(batch)
     known = torch.stack(
         [
             sample_end.repeat_interleave(batch.num_sensors) - sorted_time[last],
@@ -118,7 +114,7 @@ def _sorted_by_sensor(batch: Batch, value: Tensor, time: Tensor) -> tuple[Tensor
     return torch.cat([value[rows], zero]), torch.cat([time[batch.step[rows]], zero])
 
 
-def _sample_bounds(batch: Batch, time: Tensor) -> tuple[Tensor, Tensor]:
-    """(b,) the first and the last of the times (s,) of each sample; arbitrary for a sample without readings."""
-    time, start = torch.cat([time, time.new_zeros(1)]), batch.samples.offsets
+def _sample_bounds(batch: Batch) -> tuple[Tensor, Tensor]:
+    """(b,) the first and the last time of each sample; arbitrary for a sample without readings."""
+    time, start = torch.cat([batch.time, batch.time.new_zeros(1)]), batch.samples.offsets
     return time[start], time[(start + batch.samples.counts - 1).clamp_min(0)]

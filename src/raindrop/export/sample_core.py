@@ -12,7 +12,6 @@ from copy import deepcopy
 import torch
 from torch import Tensor, nn
 
-from raindrop.batch.summaries import RECENT_SHARE
 from raindrop.errors import ConfigError
 from raindrop.export.grid_series import (
     GridBatch,
@@ -21,7 +20,6 @@ from raindrop.export.grid_series import (
     latest,
     recurrence,
     rows_at,
-    shift,
     times_at,
 )
 from raindrop.models.raindrop.messages import MAX_TARGET, MessagePassing, Messages, mean_over_heads, predict_reading
@@ -55,7 +53,7 @@ class SampleCore(nn.Module):
         require_exportable(model)
         self.model, self.rounds = deepcopy(model).eval().requires_grad_(False), rounds
         if self.model.slots is not None:
-            self.model.slots.summaries = GridSummaries(self.model.slots.summaries, rounds)  # type: ignore[assignment]
+            self.model.slots.summaries = GridSummaries(self.model.slots.summaries)  # type: ignore[assignment]
 
     def forward(self, value: Tensor, observed: Tensor, time: Tensor, statics: Tensor) -> Tensor:
         batch, model = GridBatch(torch.where(observed, value, 0.0), observed, time, statics), self.model
@@ -249,9 +247,9 @@ class GridSummaries(nn.Module):
     mean: Tensor
     scale: Tensor
 
-    def __init__(self, learned: SensorSummaries, rounds: int):
+    def __init__(self, learned: SensorSummaries):
         super().__init__()
-        self.clock, self.details, self.rounds = learned.clock, learned.details, rounds
+        self.clock = learned.clock
         self.register_buffer("mean", learned.mean.clone())
         self.register_buffer("scale", learned.scale.clone())
 
@@ -277,35 +275,8 @@ class GridSummaries(nn.Module):
             log_counts, mean, low.amin(1), high.amax(1), std, first, last, last - first, time_of_last,
             sample_end - time_of_last,
         ]  # fmt: skip
-        if self.details:
-            columns += [x.to(value.dtype) for x in self.further(batch, first_row, last_row)]
         scaled = (torch.stack(columns, dim=-1) - self.mean) / self.scale
         readings = counts.sum(1, keepdim=True).to(value.dtype).log1p()
         share = present.to(value.dtype).mean(1, keepdim=True)
         context = torch.cat([sample_end, sample_start, readings, share], dim=1)
         return Summarised(torch.where(present[..., None], scaled, 0.0), context, present)
-
-    def further(self, batch: GridBatch, first_row: Tensor, last_row: Tensor) -> list[Tensor]:
-        """The details of `SensorSummaries`, (b, u) each, in double precision as there."""
-        observed, recent = batch.observed, 1 / RECENT_SHARE
-        rows = torch.arange(observed.shape[1]).view(1, -1, 1)
-        row_time = self.clock.rescale(batch.time)  # (b, t)
-        value, time = torch.where(observed, batch.value.double(), 0.0), row_time[..., None]
-        first_time, last_time = (row_time.gather(1, row.squeeze(1)) for row in (first_row, last_row))
-        before = []  # the values of the last reading but one and but two; of the first, if there are fewer
-        row = last_row
-        for _ in range(2):
-            earlier = torch.where(observed & (rows < row), rows, -1).amax(1, keepdim=True)
-            row = torch.where(earlier < 0, row, earlier)
-            before.append(value.gather(1, row).squeeze(1))
-        count = observed.sum(1).clamp_min(1)
-        mean, mean_time = value.sum(1) / count, torch.where(observed, time, 0.0).sum(1) / count
-        from_mean_time = torch.where(observed, time - mean_time[:, None], 0.0)
-        variance, covariance = ((from_mean_time * x).sum(1) for x in (from_mean_time, value - mean[:, None]))
-        slope = torch.where(variance > 1e-9 * recent**2, covariance / variance.clamp_min(1e-300), 0.0)
-        weight = torch.where(observed, torch.exp((time - last_time[:, None]).clamp_max(0.0) / recent), 0.0)
-        recent_mean = (weight * value).sum(1) / weight.sum(1).clamp_min(1e-300)
-        previous = shift(latest(observed, self.rounds), 1, -1)  # (b, t, u) the row of the reading before each row
-        change = (value - value.gather(1, previous.clamp_min(0))).abs()
-        step = torch.where(observed & (previous >= 0), change, 0.0).sum(1) / (observed.sum(1) - 1).clamp_min(1)
-        return [first_time, *before, slope, recent_mean, step, mean_time]

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from raindrop.batch.batch import Batch
 from raindrop.batch.collate import BatchSource
-from raindrop.batch.summaries import RECENT_SHARE, details_of, summaries_of
+from raindrop.batch.summaries import details_of, summaries_of
 from raindrop.errors import ModelFileError, RaindropWarning, format_count
 from raindrop.models.base import DataSpec, DirectModel, Output
 from raindrop.models.boosting import BoostingConfig, Nodes, Samples, TreesConfig, grow
@@ -35,6 +35,7 @@ CHUNK = 1024  # samples summarised at a time in training
 MAX_COLUMNS = 1 << 26  # maximum size of the training data of trees from a large table (0.5 GB)
 TREES_AT_ONCE = 512  # evaluated together: more do not fit into the cache (9,500 trees: 9.1 s, in parts 3.4 s)
 MANY_ROWS = 2048  # from this many samples on, trees are evaluated node by node
+RECENT_SHARE = 8  # "recent" looks back over this fraction (1 / RECENT_SHARE) of the window
 
 NODE_ARRAYS = {
     "feature": np.int64,

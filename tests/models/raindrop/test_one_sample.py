@@ -27,13 +27,12 @@ FITTING = [
     {"temporal_attention.heads": 2, "temporal_attention.scores": "mean"},
     {"head.members": 0, "head.activation": "sigmoid"},
     {"slots.rank": 0},
-    {"slots.summaries": "more"},
     {"long_series.mode": "cut", "long_series.max_times": 50},
 ]
 NOT_FITTING = [
     {"readout": "mean"},
     {"sample_dim": 8},
-    {"slots.dim": 0, "slots.rank": 0, "slots.summaries": "nine"},
+    {"slots.dim": 0, "slots.rank": 0},
     {"temporal": "mean"},
     {"graph.initial_edges": ((SENSORS[0], SENSORS[1], 0.5),)},
     {"long_series.mode": "thin", "long_series.max_times": 2},

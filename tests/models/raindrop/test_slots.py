@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -15,7 +14,6 @@ from closeness import assert_close
 from raindrop.batch.batch import Batch
 from raindrop.batch.collate import Collator
 from raindrop.batch.scaling import Scaler
-from raindrop.batch.summaries import DETAILS, RECENT_SHARE, details_of
 from raindrop.config import make
 from raindrop.models.base import DataSpec
 from raindrop.models.raindrop.config import RaindropConfig, SlotsConfig
@@ -119,22 +117,6 @@ def test_the_time_since_the_last_reading_is_measured_from_the_samples_own_end(ta
             assert_close(summaries.sensors[b, u, -1], since)
 
 
-def test_more_summaries_are_the_details_of_trees_with_times_as_shares_of_the_window(table, batch, make_spec):
-    spec = make_spec(table)
-    start, length = spec.window[0], spec.window[1] - spec.window[0]
-    few, more = (SensorSummaries(spec, details=details).raw(batch).sensors for details in (False, True))
-    assert torch.equal(more[..., : few.shape[-1]].nan_to_num(9.0), few.nan_to_num(9.0))
-    details = details_of(batch, recent=length / RECENT_SHARE)[0]  # compared with loops in tests/models/test_trees.py
-    for at, name in enumerate(DETAILS[1:], start=1):
-        expected = details[..., at]
-        if name in ("time_of_first", "mean_time"):
-            expected = (expected - start) / length
-        if name == "slope":
-            expected = expected * length
-        found = more[..., few.shape[-1] + at - 1]
-        assert_close(found.nan_to_num(9.0), expected.to(found.dtype).nan_to_num(9.0))
-
-
 @pytest.mark.parametrize("mode", ["thin", "cut"])
 def test_scales_and_knots_are_learned_from_series_as_the_model_sees_them(mode, table, batch, make_spec):
     settings = {"slots.dim": 6, "long_series.mode": mode, "long_series.max_times": 3}
@@ -148,17 +130,14 @@ def test_scales_and_knots_are_learned_from_series_as_the_model_sees_them(mode, t
     assert_close(model.slots.encode.knots, again.knots)
 
 
-@pytest.mark.parametrize("summaries", ["nine", "more"])
-def test_unix_seconds_give_the_same_slots_as_times_from_0(table, summaries):
+def test_unix_seconds_give_the_same_slots_as_times_from_0(table):
     """A window of ten minutes, in which float32 can represent only every 128th Unix second."""
 
     def slots_with_start(start: float) -> torch.Tensor:
         events = table.events().with_columns(time=(pl.col("time") * 12).round(1) + start)  # 0 to 600 seconds
         options = {"label": "label", "sensors": table.sensors, "time_unit": "seconds"}
         shifted = EventTable.from_frames(events, table.samples, **options)
-        slots = learned_slots(
-            replace(CONFIG, summaries=summaries), DataSpec(table.sensors, 2, window=(start, start + 600.0)), shifted
-        )
+        slots = learned_slots(CONFIG, DataSpec(table.sensors, 2, window=(start, start + 600.0)), shifted)
         return slots(Collator(shifted, Scaler.fit(shifted)).batch(np.arange(len(shifted)))).sensors
 
     torch.testing.assert_close(slots_with_start(1_700_000_000.0), slots_with_start(0.0), rtol=0, atol=1e-4)

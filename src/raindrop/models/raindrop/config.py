@@ -111,8 +111,6 @@ class SlotsConfig(Ranged):
 
     dim: OptionalSize = 0
     """Size of the vector; 0 switches slots off."""
-    summaries: Literal["nine", "more"] = "nine"
-    """The summaries: nine and the time since the last reading, or also seven details such as the slope."""
     bins: Annotated[int, Range(1, 1024)] = 8
     """Bins of the piecewise-linear encoding of a summary."""
     dropout: Share = 0.0
@@ -126,8 +124,6 @@ class SlotsConfig(Ranged):
         super().__post_init__()
         if self.rank and not self.dim:
             raise ValueError("rank has no effect without slots; set dim above 0.")
-        if self.summaries == "more" and not self.dim:
-            raise ValueError("summaries has no effect without slots; set dim above 0.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -222,8 +222,6 @@ def _summaries(slots: Slots, batch: Batch, readings: _Readings) -> tuple[Array, 
     last_time = time[readings.step[readings.rows[last]]]
     known = [log_count, mean, low, high, std, first_value, last_value, last_value - first_value, last_time]
     raw = np.array([*known, time[-1] - last_time]).T
-    if layer.details:
-        raw = np.concatenate([raw, layer.further(batch)[0].numpy()[0][present]], axis=1)
     scaled = np.zeros((readings.num_sensors, raw.shape[1]), dtype=np.float32)
     scaled[present] = (raw - _np(layer.mean)[present]) / _np(layer.scale)[present]
     number, share = counts.sum().log1p(), (counts > 0).to(counts.dtype).mean()

@@ -18,12 +18,12 @@ from torch.nn import functional as F
 
 from raindrop.batch.batch import Batch
 from raindrop.batch.collate import BatchSource
-from raindrop.batch.summaries import DETAILS, RECENT_SHARE, SUMMARIES, details_of, summaries_of
+from raindrop.batch.summaries import SUMMARIES, summaries_of
 from raindrop.models.base import DataSpec
 from raindrop.models.layers import Clock, uniform
 from raindrop.models.raindrop.config import SlotsConfig
 
-FURTHER = slice(1, len(DETAILS))  # the details that are summaries too; the first is always there
+NUM_SUMMARIES = len(SUMMARIES) + 1  # plus the time since the last reading
 NUM_CONTEXT = 4  # numbers about the sample as a whole, see `SensorSummaries.raw`
 RECONSTRUCTED = (SUMMARIES.index("mean"), SUMMARIES.index("last"))  # what messages between slots learn to predict
 MAX_SAMPLES = 20_000  # maximum number of training samples for estimating scales and quantiles
@@ -74,12 +74,11 @@ class SensorSummaries(nn.Module):
     mean: Tensor
     scale: Tensor
 
-    def __init__(self, spec: DataSpec, *, details: bool = False):
+    def __init__(self, spec: DataSpec):
         super().__init__()
-        self.clock, self.details = Clock(spec, window=1.0), details
-        self.number = len(SUMMARIES) + 1 + (len(DETAILS[FURTHER]) if details else 0)
-        self.register_buffer("mean", torch.zeros(spec.num_sensors, self.number))
-        self.register_buffer("scale", torch.ones(spec.num_sensors, self.number))
+        self.clock = Clock(spec, window=1.0)
+        self.register_buffer("mean", torch.zeros(spec.num_sensors, NUM_SUMMARIES))
+        self.register_buffer("scale", torch.ones(spec.num_sensors, NUM_SUMMARIES))
 
     def learn(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
         """Set mean and scale from raw summaries (n, u, c) of training samples, and return these scaled."""
@@ -95,8 +94,7 @@ class SensorSummaries(nn.Module):
         return scaled
 
     def raw(self, batch: Batch) -> Summarised:
-        """Unscaled: `SUMMARIES` with the log of the count, the time since the last reading, and with `details` the
-        other DETAILS; NaN without readings.
+        """Unscaled: `SUMMARIES` with the log of the count, and the time since the last reading; NaN without readings.
 
         Times are shares of the training window. The context is the time of the sample's last and first reading, the
         log of its number of readings, and the share of sensors with readings.
@@ -110,15 +108,8 @@ class SensorSummaries(nn.Module):
         sample_start = padded[start].masked_fill(length == 0, 0.0)
         num_readings, share_present = count.sum((1, 2)), (count > 0).to(time.dtype).mean((1, 2))
         context = torch.stack([sample_end, sample_start, num_readings.log1p(), share_present], dim=1)
-        sensors = torch.cat([count.log1p(), x[..., 1:], sample_end[:, None, None] - last, *self.further(batch)], dim=-1)
+        sensors = torch.cat([count.log1p(), x[..., 1:], sample_end[:, None, None] - last], dim=-1)
         return Summarised(sensors.masked_fill(count == 0, torch.nan), context, (count > 0).squeeze(-1))
-
-    def further(self, batch: Batch) -> list[Tensor]:
-        """(b, u, 7) the details, with times as shares of the training window, if they are asked for."""
-        if not self.details:
-            return []
-        time = self.clock.rescale(batch.time).to(batch.value.device)
-        return [details_of(batch, 1 / RECENT_SHARE, time)[0][..., FURTHER].to(batch.value.dtype)]
 
     def forward(self, batch: Batch) -> Summarised:
         """The scaled summaries, 0 for sensors without readings."""
@@ -144,12 +135,11 @@ class Slots(nn.Module):
         self.dropout = config.dropout
         M, dim, bins = spec.num_sensors, config.dim, config.bins
         context = spec.static_width + NUM_CONTEXT
-        self.summaries = SensorSummaries(spec, details=config.summaries == "more")
-        number = self.summaries.number
-        self.encode = PiecewiseLinear(M * number, bins)
+        self.summaries = SensorSummaries(spec)
+        self.encode = PiecewiseLinear(M * NUM_SUMMARIES, bins)
         self.encode_context = PiecewiseLinear(context, 4 * bins)
-        width = number * (bins + 1) + context
-        self.W_1 = uniform(M, width, 2 * dim, bound=(3 / (number * bins / 2)) ** 0.5)
+        width = NUM_SUMMARIES * (bins + 1) + context
+        self.W_1 = uniform(M, width, 2 * dim, bound=(3 / (NUM_SUMMARIES * bins / 2)) ** 0.5)
         self.b_1 = uniform(M, 1, 2 * dim, bound=0.1)
         self.W_2 = uniform(M, 2 * dim, dim, bound=(3 / (2 * dim)) ** 0.5)
         self.b_2 = uniform(M, 1, dim, bound=0.1)
