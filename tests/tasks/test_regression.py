@@ -127,6 +127,8 @@ def test_a_regressor_learns_saves_and_loads(model, loss, tmp_path):
     assert (low <= high).all()
     frame = fitted.predict_table(test, coverage=0.8).frame()
     assert frame.columns == ["sample", "days", "days_low", "days_high"]
+    if model == "blend":  # quantities have no log-odds
+        assert fitted.notes_["average_of"] == again.notes_["average_of"] == "predictions"
 
 
 def test_soft_targets_are_used_for_the_squared_loss_alone():

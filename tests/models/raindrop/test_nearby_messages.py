@@ -252,7 +252,7 @@ def test_a_reading_at_the_same_time_has_age_0_whatever_follows_it(model, batch):
     moments, reading = sums.at_readings(chunk), torch.arange(len(batch.value))
     assert torch.equal(moments.previous[reading, batch.sensor], reading)
     assert not moments.share[reading, batch.sensor].any()
-    assert not moments.line_log_age[reading, batch.sensor].any()
+    assert not moments.log_ages[0][reading, batch.sensor].any()
 
 
 @torch.no_grad()

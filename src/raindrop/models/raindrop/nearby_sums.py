@@ -9,7 +9,7 @@ Axes: n a reading, s a timestamp, u the sending and v the receiving sensor, k a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,13 +39,13 @@ class SenderSums:
         self.between = not before_only
         like, nothing = batch.value, len(batch.value)
         share = torch.from_numpy(near.share).to(like.device, like.dtype)
-        positions = (torch.where(x < 0, nothing, x) for x in (near.previous, near.following))
+        previous, following = (torch.where(x < 0, nothing, x) for x in (near.previous, near.following))
         log_ages, absences = [], []
         for of_heads in (near.age if before_only else np.minimum(near.age, near.wait), near.age):
             ages = torch.from_numpy(of_heads).to(like.device, like.dtype)
             log_ages.append(ages.masked_fill(ages == torch.inf, 0.0).log1p_())
             absences.append(torch.zeros_like(ages).masked_fill_(ages == torch.inf, -torch.inf))
-        self.neighbours = (*positions, share, *log_ages, *absences)  # (s, u) each, the fields of _Moments
+        self.moments = _Moments(previous, following, share, tuple(log_ages), tuple(absences))  # at all timestamps
 
     def __call__(self, content: Tensor, decay: Tensor, pair: Tensor) -> tuple[Tensor, Tensor]:
         """Contents (n, k, j), decays (u, k) and pairs (v, u, k) -> at each reading, the sums over senders (n, k, j) of
@@ -133,12 +133,12 @@ class SenderSums:
 
     def at_times(self, chunk: _Chunk) -> _Moments:
         """What senders have near the timestamps of a chunk."""
-        return _Moments(*(x[chunk.steps] for x in self.neighbours))
+        return self.moments.map(lambda x: x[chunk.steps])
 
     def at_readings(self, chunk: _Chunk) -> _Moments:
         """What senders have near the readings of a chunk."""
         step = self.batch.step[chunk.rows]
-        return _Moments(*(x.index_select(0, step) for x in self.neighbours))
+        return self.moments.map(lambda x: x.index_select(0, step))
 
     def evidence(self, decay: Tensor, moments: _Moments) -> Tensor:
         """(t, u, k) weights by age; 0 for a sensor without a reading."""
@@ -189,20 +189,13 @@ class _Moments:
     previous: Tensor  # the reading before; the number of readings if there is none
     following: Tensor  # the reading after, likewise
     share: Tensor  # position between the two
-    line_log_age: Tensor  # of the nearest reading, for the heads that see the line; 0 without one
-    log_age: Tensor  # of the reading before, for the others
-    line_absent: Tensor  # -inf without a reading, else 0
-    absent: Tensor
+    log_ages: tuple[Tensor, ...]  # of the nearest reading for the first heads, of the one before for the others
+    absences: tuple[Tensor, ...]  # for the same heads: -inf without a reading, else 0
 
-    @property
-    def log_ages(self) -> tuple[Tensor, Tensor]:
-        """For the first heads and for the others."""
-        return self.line_log_age, self.log_age
-
-    @property
-    def absences(self) -> tuple[Tensor, Tensor]:
-        """For the first heads and for the others."""
-        return self.line_absent, self.absent
+    def map(self, pick: Callable[[Tensor], Tensor]) -> _Moments:
+        """The same at other times: `pick` of each tensor."""
+        previous, following, share = (pick(x) for x in (self.previous, self.following, self.share))
+        return _Moments(previous, following, share, tuple(map(pick, self.log_ages)), tuple(map(pick, self.absences)))
 
 
 class _Sums(torch.autograd.Function):
@@ -217,7 +210,10 @@ class _Sums(torch.autograd.Function):
     def backward(ctx: Any, d_numerator: Tensor, d_total: Tensor) -> tuple[Tensor | None, ...]:
         content, decay, pair = ctx.saved_tensors
         sums: SenderSums = ctx.sums
-        d_content, d_lines = (torch.zeros_like(x).flatten(1) for x in sums.padded(content))
+        n, k, j = content.shape
+        d_content, d_lines = (
+            content.new_zeros(n + 1, heads * j) for heads in (k, sums.lines)
+        )  # the last row: of nobody
         d_decay, d_pair = torch.zeros_like(decay), torch.zeros_like(pair)
         gradient = _gradient_by_products if sums.products_are_cheaper else _gradient_by_readings
         for moments, of_sent, of_evidence in gradient(sums, (content, decay, pair), (d_numerator, d_total), d_pair):
