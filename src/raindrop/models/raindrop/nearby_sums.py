@@ -22,7 +22,7 @@ from raindrop.batch.batch import Batch
 from raindrop.batch.nearby import Neighbours
 
 CHUNK_SIZE = 1 << 18  # numbers (n, u, k, j) per chunk
-PRODUCT_GAIN = 16  # how much faster matrix products are than the same number of single products and sums
+PRODUCT_GAIN = 16  # timestamps x sensors for each reading up to which products are faster (benchmarks/sender_sums.py)
 
 
 class SenderSums:
