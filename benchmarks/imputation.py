@@ -7,12 +7,13 @@
 
 Models see `pm25_missing.txt` alone and are trained on the other months. Scored are the readings of the test months
 that are in `pm25_ground.txt` and not in `pm25_missing.txt`: mean absolute error, also by the length of the gap (hours
-between the station's readings before and after). With --silent every station in turn has no reading at all in the test
-months; "inverse-distance" and "nearest-station" then know the stations' positions, the models do not. A model of that
-task is fitted once for each of two folds of stations: in training whole stations are hidden, but not those of the
-fold. With --load, a fitted imputer is used, in whose training any station was hidden now and then. "knn" and
-"iterative" are scikit-learn's KNNImputer and IterativeImputer on the hours x stations matrix; "SAITS", "BRITS" and
-"ImputeFormer" are PyPOTS's, run by the given interpreter. Finished rows are not run again.
+between the station's readings before and after). "coverage" is the share of them inside their intervals, "calibrated"
+the same after `Imputer.calibrate` on the visible readings of the test months. With --silent every station in turn has
+no reading at all in the test months; "inverse-distance" and "nearest-station" then know the stations' positions, the
+models do not. A model of that task is fitted once for each of two folds of stations: in training whole stations are
+hidden, but not those of the fold. With --load, a fitted imputer is used; with --silent, any station was hidden now and
+then in its training. "knn" and "iterative" are scikit-learn's KNNImputer and IterativeImputer on the hours x stations
+matrix; "SAITS", "BRITS" and "ImputeFormer" are PyPOTS's, run by the given interpreter. Finished rows are not run again.
 """
 
 from __future__ import annotations
@@ -100,23 +101,20 @@ def run_gaps(stations: Stations, model: str, seed: int, options: argparse.Namesp
         )
         predicted, seconds = filled[asked], extra["training_seconds"]
     else:
-        imputer = make(model, seed, config).fit(stations.training_table())
+        imputer = load(options.load) if options.load else make(model, seed, config).fit(stations.training_table())
         seconds = time.monotonic() - started
         started = time.monotonic()
         queries, table = stations.queries(asked), stations.whole_table()
-        readings = imputer.readings_at(table, queries, coverage=0.8)
+        predicted = imputer.readings_at(table, queries).value
         extra["answering_seconds"] = round(time.monotonic() - started, 2)
-        wide = imputer.readings_at(table, queries, coverage=0.95)
-        predicted = readings.value
-        length = gap_lengths(visible, asked)
-        for name, r in (("80", readings), ("95", wide)):
-            inside = (r.low <= truth) & (truth <= r.high)
-            extra[f"coverage_{name}"] = round(float(inside.mean()), 4)
-            extra[f"coverage_{name}_long_gaps"] = round(float(inside[length > 24].mean()), 4)
-        if model == "raindrop":
-            extra["three_nearest_auroc"] = nearest_auroc(stations, imputer, table, queries)
         if options.save is not None:
             imputer.save(options.save)
+        long = gap_lengths(visible, asked) > 24
+        extra |= covered(imputer, table, queries, truth, long, "coverage")
+        imputer.calibrate(stations.test_table())
+        extra |= covered(imputer, table, queries, truth, long, "calibrated")
+        if model == "raindrop":
+            extra["three_nearest_auroc"] = nearest_auroc(stations, imputer, table, queries)
     error, length = np.abs(predicted - truth), gap_lengths(visible, asked)
     bins = [error[(length > low) & (length <= high)] for low, high in pairwise(EDGES)]
     return {
@@ -132,6 +130,19 @@ def run_gaps(stations: Stations, model: str, seed: int, options: argparse.Namesp
         "peak_megabytes": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
         **extra,
     }
+
+
+def covered(
+    imputer: Imputer, table: EventTable, queries: pl.DataFrame, truth: np.ndarray, long: np.ndarray, name: str
+) -> dict[str, float]:
+    """The share of true readings inside their 80 % and 95 % intervals, of all gaps and of the `long` ones."""
+    shares = {}
+    for percent in (80, 95):
+        readings = imputer.readings_at(table, queries, coverage=percent / 100)
+        inside = (readings.low <= truth) & (truth <= readings.high)
+        shares[f"{name}_{percent}"] = round(float(inside.mean()), 4)
+        shares[f"{name}_{percent}_long_gaps"] = round(float(inside[long].mean()), 4)
+    return shares
 
 
 def nearest_auroc(stations: Stations, imputer: Imputer, table: EventTable, queries: pl.DataFrame) -> float:
@@ -239,7 +250,7 @@ def main() -> None:
     parser.add_argument("--silent", action="store_true", help="whole stations silent instead of the published gaps")
     parser.add_argument("--out", type=Path, default=Path("imputation.jsonl"))
     parser.add_argument("--save", type=Path, default=None, help="folder for the fitted imputer")
-    parser.add_argument("--load", type=Path, default=None, help="with --silent: a fitted imputer instead of the folds")
+    parser.add_argument("--load", type=Path, default=None, help="a fitted imputer instead of fitting one")
     parser.add_argument("--picture", type=Path, default=None)
     options = parser.parse_args()
     if options.pypots is None and set(options.models) & set(PYPOTS_MODELS):

@@ -51,9 +51,16 @@ class Stations:
         return cls(names, truth, visible, np.isin(month, TEST_MONTHS), place, distance)
 
     def training_table(self) -> EventTable:
-        """The other months: a sample for each run of them."""
+        """The visible readings of the other months: a sample for each run of them."""
+        return self._runs(~self.test)
+
+    def test_table(self) -> EventTable:
+        """The visible readings of the test months: a sample for each run of them."""
+        return self._runs(self.test)
+
+    def _runs(self, hours: NDArray[np.bool_]) -> EventTable:
         run = np.cumsum(np.diff(self.test, prepend=self.test[0]) != 0)
-        return self._table(np.isfinite(self.visible) & ~self.test[:, None], np.char.add("run ", run.astype(str)))
+        return self._table(np.isfinite(self.visible) & hours[:, None], np.char.add("run ", run.astype(str)))
 
     def whole_table(self, visible: NDArray[np.bool_] | None = None) -> EventTable:
         """The year as one sample."""

@@ -155,6 +155,21 @@ def test_sensors_that_may_not_be_silent_are_never_hidden_whole():
     assert whole[1] < 3 < whole[[0, 2, 3]].min()  # a block or two may happen to be as long
 
 
+def test_gaps_of_outages_only_are_single_readings_where_the_data_have_no_outage():
+    table = hourly(samples=200, sensors=4)
+    gaps = replace(Gaps.learn(table, typical_intervals(table)), only_outages=True)
+    every = np.ones(table.num_readings, dtype=bool)
+    hidden, asked = gaps.draw(np.random.default_rng(0), *readings(table), every, 200)
+    assert np.array_equal(hidden, asked)
+    assert 0.01 < hidden.mean() < 0.03
+    assert not hidden.reshape(200, 30, 4).all(1).any()
+    outage = (np.arange(table.num_readings) % 4 == 1) & (np.arange(table.num_readings) // 4 % 30 > 10)
+    gaps = replace(Gaps.learn(table.where(~outage), np.ones(4)), only_outages=True)
+    hidden = gaps.draw(np.random.default_rng(0), *readings(table), every, 200)[0]
+    share = hidden.reshape(-1, 4).mean(0)
+    assert share[1] > 0.2 > 0.03 > share[[0, 2, 3]].max()
+
+
 def test_outages_of_the_data_are_repeated_in_the_same_sensors():
     """All windows are as long as the only example, so it can only be laid over them in one place."""
     table = hourly(samples=1)

@@ -117,6 +117,19 @@ def test_queries_come_from_a_grid_or_a_file(ask: Ask, data: Path, imputer: Path,
 
 
 @pytest.mark.slow
+def test_intervals_can_be_calibrated_on_the_table_that_is_filled(
+    ask: Ask, data: Path, imputer: Path, tmp_path: Path
+) -> None:
+    for name, words in (("as_trained", ()), ("own", ("--calibrate",))):
+        out = tmp_path / f"{name}.csv"
+        assert ask("impute", "apply", imputer, data, "--every", 6, "--readings", out, *words)[0] == 0
+    as_trained, own = (pl.read_csv(tmp_path / f"{name}.csv") for name in ("as_trained", "own"))
+    assert own["value"].equals(as_trained["value"])
+    assert not own["low"].equals(as_trained["low"])
+    assert not own["high"].equals(as_trained["high"])
+
+
+@pytest.mark.slow
 def test_a_table_of_dates_is_asked_and_answered_in_dates(ask: Ask, data: Path, imputer: Path, tmp_path: Path) -> None:
     table = EventTable.read(data)
     start = pl.datetime_range(pl.datetime(2024, 3, 1), pl.datetime(2024, 3, 1), eager=True)[0]
@@ -280,6 +293,7 @@ def test_a_forecast_outside_its_horizon_is_one_sentence(
 MISTAKES = {
     "no output": ("impute apply IMPUTER DATA", "Give --out FOLDER for the filled table, --readings FILE"),
     "coverage of nothing": ("impute apply IMPUTER DATA --out OUT --coverage 0.5", "only --readings FILE has"),
+    "calibration of nothing": ("impute apply IMPUTER DATA --out OUT --calibrate", "only --readings FILE has"),
     "impossible coverage": ("impute apply IMPUTER DATA --readings OUT.csv --coverage 90", "above 0 and below 1"),
     "another kind of file": ("impute apply IMPUTER DATA --readings OUT.xlsx", "readings are written as .parquet or"),
     "output exists": ("impute apply IMPUTER DATA --out DATA", "this folder exists already"),

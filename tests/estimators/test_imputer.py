@@ -80,6 +80,62 @@ def test_a_higher_coverage_has_wider_intervals(small, test):
         small.readings_at(test[0], queries, coverage=1.5)
 
 
+# ---------------------------------------------------------------- calibrating on another table
+
+
+def share_inside(imputer: Imputer, table: EventTable, truth: pl.DataFrame, coverage: float) -> float:
+    answers = imputer.readings_at(table, truth.drop("value"), coverage=coverage)
+    value = truth["value"].to_numpy()
+    return float(((answers.low <= value) & (value <= answers.high)).mean())
+
+
+@pytest.fixture
+def noisy() -> tuple[EventTable, pl.DataFrame]:
+    """A table whose sensors are much noisier than those of training."""
+    return hide_blocks(followers(60, seed=5, noise=6.0), length=4.0)
+
+
+def test_calibrated_on_a_noisier_table_intervals_cover_what_was_asked_there(train, noisy):
+    imputer = Imputer(config=SMALL).fit(train)
+    visible, truth = noisy
+    before = imputer.readings_at(visible, truth.drop("value"))
+    assert share_inside(imputer, visible, truth, 0.8) < 0.65
+    assert imputer.calibrate(visible) is imputer
+    for coverage in (0.8, 0.95):
+        assert share_inside(imputer, visible, truth, coverage) == pytest.approx(coverage, abs=0.07)
+    after = imputer.readings_at(visible, truth.drop("value"))
+    assert np.array_equal(after.value, before.value)
+
+
+def test_calibration_does_not_depend_on_the_order_of_sensors_or_the_time_unit(train, noisy):
+    visible, truth = noisy
+    turned = EventTable.from_frames(visible.events(), sensors=visible.sensors[::-1]).in_unit("minutes")
+    answers = []
+    for table in (visible, turned):
+        imputer = Imputer(config=SMALL).fit(train).calibrate(table)
+        answers.append(imputer.readings_at(visible, truth.drop("value")))
+    assert_close(answers[0].low, answers[1].low, dtype=np.float32, magnitude=100)
+    assert_close(answers[0].high, answers[1].high, dtype=np.float32, magnitude=100)
+
+
+def test_a_calibration_is_saved_with_the_model(train, noisy, tmp_path):
+    visible, truth = noisy
+    imputer = Imputer(config=SMALL).fit(train).calibrate(visible)
+    imputer.save(tmp_path / "calibrated")
+    before, after = (
+        each.readings_at(visible, truth.drop("value")) for each in (imputer, load(tmp_path / "calibrated"))
+    )
+    assert np.array_equal(before.low, after.low)
+    assert np.array_equal(before.high, after.high)
+
+
+def test_a_table_with_too_few_readings_cannot_calibrate(small):
+    with pytest.raises(DataError, match=r"of the table's 90 readings could be hidden .*; at least 100 are needed"):
+        small.calibrate(followers(1, seed=3))
+    with pytest.raises(DataError, match="Only 0 of the table's 0 readings"):
+        small.calibrate(followers(1, seed=3).where(np.zeros(90, dtype=bool)))
+
+
 @pytest.mark.parametrize("unit", ["minutes", "seconds", "days"])
 def test_a_table_in_another_time_unit_gives_the_same_values(small, test, unit):
     visible, hidden = test[0], test[1].drop("value")

@@ -58,6 +58,8 @@ class Gaps:
     """For a forecaster: everything after a cutoff is hidden, and predicted up to this much later."""
     cutoff: float | None = None
     """The cutoff of half of the windows, if it is known; the other windows draw theirs."""
+    only_outages: bool = False
+    """Draw outages as they occur in the data and few single readings, instead of all kinds of gaps."""
     may_be_silent: Bools | None = None
     """(sensor,) the sensors that are occasionally hidden entirely; by default all."""
 
@@ -118,6 +120,8 @@ class Gaps:
     ) -> Bools:
         sensors = len(self.interval)
         low, high = _bounds(owner, time, inside, windows)
+        if self.only_outages:
+            return (rng.random(len(owner)) < 0.02) | self._outages(rng, owner, sensor, time, low, windows)
         hidden = rng.random(len(owner)) < rng.choice([0.02, 0.05, 0.15], windows)[owner]
         pair = owner * sensors + sensor
         for _ in range(3):  # blocks of 1 to 24 typical intervals, each sensor up to three

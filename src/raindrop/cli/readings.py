@@ -111,6 +111,7 @@ def apply_imputer(
     every: float | None = None,
     queries: Path | None = None,
     coverage: float | None = None,
+    calibrate: bool = False,
     part: Part = "all",
     unknown_sensors: Literal["error", "ignore"] = "error",
     require_signature: Path | None = None,
@@ -126,6 +127,8 @@ def apply_imputer(
         every: fill all sensors at regular times instead, this far apart.
         queries: fill at the rows of a .parquet or .csv file instead (sample, time, sensor).
         coverage: how often the intervals contain the true reading; default 0.9.
+        calibrate: calibrate the intervals on this table's own readings, some of which are hidden and predicted:
+            for another site or season than that of training.
         part: all samples, or train, val or test of the run's own split.
         unknown_sensors: what to do with readings of sensors not seen in training: error or ignore.
         require_signature: file with a key; the run must have been signed with it (`raindrop sign`).
@@ -135,13 +138,18 @@ def apply_imputer(
 
     if out is None and readings is None:
         raise ConfigError("Give --out FOLDER for the filled table, --readings FILE for the filled readings, or both.")
-    if coverage is not None and readings is None:
-        raise ConfigError("--coverage is about the intervals, which only --readings FILE has. Leave it out, or add it.")
+    for option, given in (("--coverage", coverage is not None), ("--calibrate", calibrate)):
+        if given and readings is None:
+            raise ConfigError(
+                f"{option} is about the intervals, which only --readings FILE has. Leave it out, or add it."
+            )
     if out is not None:
         refuse_to_overwrite(out)
     _check(readings, every, queries, coverage, may_exist=out is not None)
     imputer = load_run(run, "imputer", key=require_signature).set_params(unknown_sensors=unknown_sensors, progress=True)
     table = select_run_part(read_table(data, options), run, part, imputer)
+    if calibrate:
+        imputer.calibrate(table)
     if every is None and queries is None:
         parts = imputer.gap_blocks(table, **_coverage(coverage))
     else:

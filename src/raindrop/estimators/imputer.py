@@ -4,28 +4,36 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from raindrop.errors import ConfigError
+from raindrop.batch.gap_windows import HeldOutWindows
+from raindrop.batch.gaps import Gaps
+from raindrop.batch.windows import Windows
+from raindrop.errors import ConfigError, DataError
 from raindrop.estimators.class_graphs import class_graphs
 from raindrop.estimators.inputs import require_table
 from raindrop.estimators.readings import ReadingsEstimator
 from raindrop.estimators.sender_graphs import MAX_HIDDEN, Progress, SenderEffects, sender_effects
 from raindrop.graphs.class_differences import ClassGraphs
 from raindrop.graphs.graph import SensorGraphs
-from raindrop.table.blocks import blocks_of
+from raindrop.hardware import limit_threads, resolve_device
+from raindrop.table.blocks import BLOCK as BLOCK_READINGS
+from raindrop.table.blocks import blocks_of, evenly_spread, is_large
 from raindrop.table.event_table import EventTable
 from raindrop.table.growing_table import write_filled
 from raindrop.table.hide import hold_out_blocks
 from raindrop.table.queries import QueryTable, at_times, in_gaps, spans
 from raindrop.table.readings import Readings
 from raindrop.table.time_columns import SECONDS
+from raindrop.training.scoring import scores_of
 
 BLOCK = 12.0  # length of a hidden block, in typical intervals
+MIN_HIDDEN = 100  # readings to calibrate intervals on
 MAX_TURNS = 5  # maximum rounds of hiding blocks of a small table in `sender_effects`
 
 
@@ -92,6 +100,44 @@ class Imputer(ReadingsEstimator):
             expected = (last - first) * (1 / interval).sum()
         for block in blocks_of(table, expected):
             yield self._answer(in_gaps(block.in_memory(), interval), coverage)
+
+    def calibrate(self, X: EventTable, *, seed: int = 0) -> Self:
+        """Calibrate the intervals anew, on the measured readings of a table; predicted values do not change.
+
+        For a table that is harder or easier to fill than the training table, such as another site or season. Some of
+        its readings are hidden, in outages like its own and singly, and at most 50,000 of them are predicted; intervals
+        are widened or narrowed until they contain as many as requested. The model should not have been trained on this
+        table: its errors there are smaller than elsewhere.
+        """
+        self._require_fitted()
+        table = self._on_training_sensors(require_table(X, "calibrate").measured())
+        source = HeldOutWindows(
+            table,
+            self.scaler_,
+            Windows.cut(table, self._window_interval).with_readings(table),
+            replace(Gaps.learn(table, self.interval_, seed=seed), only_outages=True),
+            seed=seed,
+            sees_distant=self.model_.sees_distant,
+        )
+        hidden = cast(NDArray[Any], source.truth)
+        if len(hidden) < MIN_HIDDEN:
+            raise DataError(
+                f"Only {len(hidden):,} of the table's {table.num_readings:,} readings could be hidden to calibrate "
+                f"intervals on them; at least {MIN_HIDDEN:,} are needed. Give a table with more readings."
+            )
+        with limit_threads(self.threads):
+            scores = scores_of(self.model_, source, resolve_device(self.device), show=self.progress)
+        self._calibrate(hidden, self.task_.predict(scores), source)
+        return self
+
+    def _on_training_sensors(self, table: EventTable) -> EventTable:
+        """The table in the time unit and with the sensors of training; a large one is represented by some samples."""
+        if is_large(table.time):
+            table = table[evenly_spread(table.count, BLOCK_READINGS)].in_memory()
+        codes = self.scaler_.sensor_codes(table, ignore_unknown=self.unknown_sensors == "ignore")
+        known = codes[table.sensor[table.rows()]] >= 0
+        table = (table if known.all() else table.where(known)).in_unit(self.time_unit_)
+        return replace(table, sensors=self.scaler_.sensors, sensor=codes[table.sensor].astype(table.sensor.dtype))
 
     def _intervals_of(self, table: EventTable) -> NDArray[np.float64]:
         """(sensors of the table,) typical intervals in its time unit; infinite for a sensor that is not filled."""
