@@ -18,6 +18,7 @@ QUICK: dict[str, Any] = {
     "model.hidden": 8,
     "model.head.activation": "relu",
     "model.temporal_attention.scores": "mean",
+    "model.graph.optional": False,
     "train.batch_size": 16,
     "train.epochs": 3,
     "train.learning_rate": 0.05,
@@ -29,7 +30,7 @@ QUICK: dict[str, Any] = {
 def words(**more: Any) -> list[str]:
     """QUICK as the command line takes it; train__epochs=1 stands for train.epochs=1."""
     changes = QUICK | {name.replace("__", "."): value for name, value in more.items()}
-    return [f"{name}={value}" for name, value in changes.items()]
+    return [f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in changes.items()]
 
 
 def easy_table(

@@ -114,7 +114,7 @@ def test_a_new_setting_is_evaluated_without_training(file, complete, tmp_path, m
 
 def test_a_blend_takes_the_network_that_another_row_has_trained(complete, tmp_path, monkeypatch):
     more = with_blend(tmp_path / "blend")
-    monkeypatch.setattr("raindrop.estimators.base.train", lambda *_, **__: pytest.fail("trained again"))
+    monkeypatch.setattr("raindrop.estimators.base.fit_network", lambda *_, **__: pytest.fail("trained again"))
     finish(more, complete)
     by_name = {(job.row.name, job.split_number): job for job in planned(more)[1]}
     for number in (1, 2, 3):
@@ -127,7 +127,7 @@ def test_a_network_trained_for_a_blend_is_that_of_its_own_row(file, uninterrupte
     by_name = {job.row.name: job for job in planned(with_blend(tmp_path / "blend"), [1])[1]}
     store = Store(tmp_path / "out")
     work([by_name["Both"]], store)
-    monkeypatch.setattr("raindrop.estimators.base.train", lambda *_, **__: pytest.fail("trained again"))
+    monkeypatch.setattr("raindrop.estimators.base.fit_network", lambda *_, **__: pytest.fail("trained again"))
     work([by_name["Net"]], store)
     assert not store.failure(by_name["Net"].key)
     assert stored_metrics(store, by_name["Net"]) == stored_metrics(Store(file.parent / "complete"), by_name["Net"])

@@ -111,7 +111,7 @@ def test_its_parts_are_what_each_model_is_by_itself(fitted, alone, parts):
 
 
 def test_a_network_that_is_there_is_taken_and_not_trained_again(fitted, alone, parts, monkeypatch):
-    monkeypatch.setattr("raindrop.estimators.base.train", lambda *_, **__: pytest.fail("trained again"))
+    monkeypatch.setattr("raindrop.estimators.base.fit_network", lambda *_, **__: pytest.fail("trained again"))
     again = Classifier("blend", config=SMALL, seed=5).fit(parts[0], validation=parts[1], network=alone[0])
     np.testing.assert_array_equal(again.predict_proba(parts[2]), fitted.predict_proba(parts[2]))
     assert again.notes_ == fitted.notes_

@@ -100,7 +100,7 @@ def output_of(output, at):
 def test_a_network_learns_from_soft_targets(monkeypatch):
     table = easy_table(60)
     upside_down = np.eye(2, dtype=np.float32)[1 - np.unique(table.labels, return_inverse=True)[1]]
-    monkeypatch.setattr("raindrop.estimators.base.soft_targets", lambda *_: upside_down)
+    monkeypatch.setattr("raindrop.training.network.soft_targets", lambda *_: upside_down)
     config = QUICK | {"train.soft_targets": 1.0, "train.epochs": 10, "train.holdout": 0.0}
     clf = Classifier(preset="paper", config=config).fit(table)
     assert METRICS["auroc"](np.argmax(1 - upside_down, 1), clf.predict_proba(table)) < 0.1

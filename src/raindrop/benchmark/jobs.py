@@ -286,8 +286,9 @@ def _fit(
 
 
 def _remove_checkpoint(run: Path) -> None:
-    """Delete the checkpoint of a finished run; a kill may have come before it was removed."""
-    (run / "checkpoint.safetensors").unlink(missing_ok=True)
+    """Delete the checkpoints of a finished run; a kill may have come before they were removed."""
+    for checkpoint in run.rglob("checkpoint.safetensors"):
+        checkpoint.unlink(missing_ok=True)
 
 
 def apply_setting(
@@ -329,7 +330,7 @@ def _describe_run(job: Job, clf: SampleEstimator, training_seconds: float | None
         "source": SOURCE,
         "model": job.row.model,
         "preset": job.row.preset,
-        "config": to_json(clf.resolved()),
+        "config": to_json(job.estimator().resolved()),
         "data": job.experiment.data.folder,
         "label": ", ".join(job.experiment.data.labels),
         "excluded_statics": ", ".join(job.experiment.data.exclude_statics),

@@ -7,9 +7,11 @@ subclass defines the task, the data the model is trained on, and how scores beco
 from __future__ import annotations
 
 import os
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
@@ -19,9 +21,10 @@ from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
+from raindrop import config as configs
 from raindrop.batch.collate import BatchSource
 from raindrop.batch.scaling import Scaler
-from raindrop.errors import ConfigError, DataError, TrainingError
+from raindrop.errors import ConfigError, DataError, NotEnoughMemoryError, RaindropWarning, TrainingError
 from raindrop.estimators.inputs import shared_times_warning, time_window
 from raindrop.estimators.persistence import check_description, check_weights, refuse_other_run, smallest, write_model
 from raindrop.estimators.settings import Settings
@@ -34,9 +37,8 @@ from raindrop.table.run_split import RunSplit
 from raindrop.tasks.base import Task, Watched
 from raindrop.training import distributed
 from raindrop.training.callbacks import board_of
-from raindrop.training.distill import soft_targets
-from raindrop.training.loop import train
 from raindrop.training.memory import require_room, require_room_for_weights
+from raindrop.training.network import WITHOUT_MESSAGES, fit_network
 from raindrop.training.progress import note
 from raindrop.training.scoring import scores_of
 from raindrop.version import VERSION
@@ -118,6 +120,7 @@ class Estimator(Settings, ABC):
         start_from: Estimator | None = None,
     ) -> Self:
         """Train on `training`, choose the epoch on `held_out` if there is any, and save to the run's folder."""
+        self.chosen_ = {} if start_from is None else start_from.chosen_
         entry, model_config, train_config = self._configs()
         device = resolve_device(self.device)
         folder = None if run is None else Path(run)
@@ -145,10 +148,14 @@ class Estimator(Settings, ABC):
             require_room_for_weights(lambda: entry.model(model_config, self._spec()), len(self.scaler_.sensors))
             torch.manual_seed(int(self.seed))
             self.model_ = entry.model(model_config, self._spec())
+            torch.manual_seed(int(self.seed))
+            compared = held_out is not None and start_from is None and network is None
+            without = self.model_.network.without_messages() if compared else None
+        comparison: dict[str, Any] | None = None
         shared_times_warning(self.model_, training)
         learned_from = self._training_source(training)
         if not isinstance(self.model_, DirectModel):
-            require_room(self.model_.network, learned_from, gradients=True)
+            without = self._within_memory(learned_from, without)
         chosen_by = None if held_out is None else self._validation_source(held_out)
         distributed.join()
         within_run = nullcontext() if folder is None or distributed.rank() else run_folder(folder)
@@ -164,25 +171,23 @@ class Estimator(Settings, ABC):
                 if start_from is not None:
                     self.model_.load_state_dict(start_from.model_.state_dict())
                 if network is not None:
-                    self.model_.network.load_state_dict(network.model_.state_dict())
-                    self.history_ = network.history_
+                    self._use(deepcopy(network.model_.network))
+                    self.history_, comparison = network.history_, network.notes_.get("messages")
                 else:
                     fewer = self.fewer_steps(len(learned_from), float(np.mean(learned_from.lengths)))
                     note(self.progress and fewer is not None, str(fewer))
-                    if train_config.soft_targets:
-                        kept = self.soft_targets_file or (None if folder is None else folder / SOFT_TARGETS)
-                        kept = None if distributed.rank() else kept
-                        weight, seed = train_config.soft_targets, int(self.seed)
-                        # Soft targets depend on the samples and the seed, but on no setting of the network.
-                        about = [seed, VERSION, self.task_.to_dict(), self.data_, training.fingerprint]
-                        data = content_checksum(about)
-                        mixed = soft_targets(learned_from, self._spec(), weight, seed, self.progress, kept, data)
-                        learned_from.targets = learned_from.targets if mixed is None else mixed
-                    self.history_ = train(
+                    # Soft targets depend on the samples and the seed, but on no setting of the network.
+                    samples = [int(self.seed), VERSION, self.task_.to_dict(), self.data_, training.fingerprint]
+                    boards = [board_of(folder)] if tensorboard and not distributed.rank() else []
+                    trained = fit_network(
                         self.model_.network,
+                        without,
                         learned_from,
                         chosen_by,
                         train_config,
+                        spec=self._spec(),
+                        targets_file=self._targets_file(folder),
+                        samples_identity=content_checksum(samples),
                         task=self.task_,
                         seed=int(self.seed),
                         device=device,
@@ -190,10 +195,12 @@ class Estimator(Settings, ABC):
                         resume=resume,
                         identity=lineage,
                         show=self.progress,
-                        callbacks=[*callbacks, *([board_of(folder)] if tensorboard and not distributed.rank() else [])],
+                        callbacks=[*callbacks, *boards],
                     )
+                    self.history_, comparison = trained.history, trained.comparison
+                    self._use(trained.network)
                 self.model_.to("cpu")
-            self.notes_ = self.model_.finish(chosen_by)
+            self.notes_ = self.model_.finish(chosen_by) | ({} if comparison is None else {"messages": comparison})
             self._forget_calibration()
             watched: list[Watched] = []
             if chosen_by is not None:
@@ -207,6 +214,41 @@ class Estimator(Settings, ABC):
                 self._write(folder)
         distributed.wait()
         return self
+
+    def _targets_file(self, folder: Path | None) -> Path | None:
+        """Where soft targets are kept, by the first process only."""
+        own = None if folder is None else folder / SOFT_TARGETS
+        return None if distributed.rank() else self.soft_targets_file or own
+
+    def _use(self, network: Model) -> None:
+        """Make `network`, which may have other settings than the model's own, its network."""
+        if network is self.model_.network:
+            return
+        former = configs.to_dict(self.model_.network.config)
+        prefix = f"model.{self.model_.network_settings}"
+        own = configs.to_dict(network.config)
+        self.chosen_ = {f"{prefix}{name}": value for name, value in own.items() if value != former[name]}
+        self.model_ = self.model_.with_network(network)
+
+    def _within_memory(self, data: BatchSource, without: Model | None) -> Model | None:
+        """Raise if training would exceed the memory. Where only messages would, go on without them.
+
+        Returns the network without messages that is to be trained as well.
+        """
+        try:
+            require_room(self.model_.network, data, gradients=True)
+        except NotEnoughMemoryError as error:
+            if without is None:
+                raise
+            require_room(without, data, gradients=True)
+            warnings.warn(
+                f"The network is trained without messages between sensors. With them: {str(error).splitlines()[0]}",
+                RaindropWarning,
+                stacklevel=4,
+            )
+            self._use(without)
+            return None
+        return without
 
     @staticmethod
     def _check_run(run: str | os.PathLike[str] | None, resume: bool) -> None:
@@ -282,6 +324,7 @@ class Estimator(Settings, ABC):
             "model": self.model,
             "preset": self.preset,
             "config": self.resolved(),
+            "chosen": self.chosen_,
             "seed": int(self.seed),
             "task": self.task_.to_dict(),
             "time_unit": self.time_unit_,
@@ -315,6 +358,7 @@ class Estimator(Settings, ABC):
             raise ValueError("labels have names")
         flat = {f"{group}.{name}": value for group, part in about["config"].items() for name, value in part.items()}
         self = cls._restored(about, preset=about["preset"], config=flat, seed=about["seed"])
+        self.chosen_ = about.get("chosen", {})
         entry, model_config, _ = self._configs()
         self.task_ = task
         self.time_unit_ = about["time_unit"]
@@ -349,6 +393,8 @@ def _without_leftovers(folder: Path | None) -> Iterator[None]:
     try:
         yield
     except TrainingError:
-        if folder is not None and not (folder / "checkpoint.safetensors").exists():
+        if folder is not None and not any(folder.rglob("checkpoint.safetensors")):
             (folder / SOFT_TARGETS).unlink(missing_ok=True)
+            with suppress(OSError):
+                (folder / WITHOUT_MESSAGES).rmdir()
         raise

@@ -45,13 +45,24 @@ class TrainingData(msgspec.Struct):
     window: tuple[float, float]
 
 
+class Comparison(msgspec.Struct):
+    """The validation metric with and without messages, where they were optional."""
+
+    metric: str
+    used: bool
+    epochs: int
+    with_: float | None = msgspec.field(name="with")
+    without: float | None
+
+
 class Notes(msgspec.Struct):
-    """The mixing weights of a blend; other models have no notes."""
+    """The mixing weights of a blend, and whether optional messages are used; other models have no notes."""
 
     share_of_raindrop: float = 0.0
     average_of: str = ""
     weights: list[dict[str, float]] = []
     validation: dict[str, dict[str, float | None]] = {}
+    messages: Comparison | None = None
 
 
 class Static(msgspec.Struct):
@@ -81,6 +92,7 @@ class Description(msgspec.Struct):
     notes: Notes
     identity: str
     lineage: str = ""
+    chosen: dict[str, bool | float] = {}
 
 
 def check_description(about: Mapping[str, Any]) -> None:
@@ -147,7 +159,7 @@ def read_model(
     """The JSON and the weights, after verifying checksums and, if a key is given, the signature."""
     path = folder / "model.json"
     if not path.exists():
-        started = (folder / "checkpoint.safetensors").exists()
+        started = any(folder.rglob("checkpoint.safetensors"))
         hint = "The run has not finished; continue it with --resume." if started else "Is this a run folder?"
         raise ModelFileError(f"{folder}: there is no model.json. {hint}")
     try:

@@ -185,12 +185,23 @@ class SampleEstimator(Estimator):
 
         def edges(output: Output) -> Tensor:
             if output.edges is None:
-                raise ConfigError(f"Model '{self.model}' with these settings has no sensor graph.")
+                raise ConfigError(self._no_graph_reason())
             return output.edges
 
         weights = self._collect(X, edges)
         shared_times_warning(self.model_, X)
         return SensorGraphs(self.scaler_.sensors, X.ids, np.concatenate(weights), WEIGHTS_REASON)
+
+    def _no_graph_reason(self) -> str:
+        messages = self.notes_.get("messages")
+        if messages is None or messages["used"]:
+            return f"Model '{self.model}' with these settings has no sensor graph."
+        title, number = self.task_.title(messages["metric"]), "without messages {without:.3f}, with them {with:.3f}"
+        return (
+            "This model has no sensor graph: messages between sensors did not help on the validation samples "
+            f"({title} {number.format(**messages)}), so it was trained without them. For a graph, fit with "
+            'preset="graph" or with config={"model.graph.optional": False}; rd.sensor_graph(table) needs no model.'
+        )
 
     def to_predictions(self, output: Output) -> NDArray[np.float32]:
         """A model's output as calibrated predictions; every method that predicts goes through here."""

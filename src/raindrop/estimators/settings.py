@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self
 
 from sklearn.base import BaseEstimator
@@ -27,6 +28,8 @@ class Settings(BaseEstimator):  # type: ignore[misc]
     device: str
     threads: int | None
     progress: bool
+    chosen_: Mapping[str, Any] = MappingProxyType({})
+    """Settings that training chose, such as {"model.ablation.messages": False}."""
 
     def set_params(self, **params: Any) -> Self:
         """As in scikit-learn; `train__epochs=5` or `model__slots__dim=8` changes a single setting, for searches."""
@@ -55,7 +58,8 @@ class Settings(BaseEstimator):  # type: ignore[misc]
         check_threads(self.threads)
         self._check_arguments()
         preset, own = configs.split_sections(entry.presets[self.preset]), configs.split_sections(self.config or {})
-        model_config = configs.make(entry.config, preset["model"], own["model"], where="model.")
+        chosen = configs.split_sections(self.chosen_)
+        model_config = configs.make(entry.config, preset["model"], own["model"], chosen["model"], where="model.")
         if "epochs" in own["train"]:
             preset["train"] = {name: value for name, value in preset["train"].items() if name != "min_steps"}
         return entry, model_config, configs.make(TrainConfig, preset["train"], own["train"], where="train.")

@@ -75,6 +75,18 @@ class Model(nn.Module, ABC):
         """The part that the training loop trains: the model itself, unless it combines a network with another model."""
         return self
 
+    network_settings: ClassVar[str] = ""
+    """Prefix of the settings of `network` among those of the model."""
+
+    def without_messages(self) -> Model | None:
+        """For a network that may do without messages between sensors: one that has none, to be trained as well; else
+        None."""
+        return None
+
+    def with_network(self, network: Model) -> Model:
+        """This model with another `network`."""
+        return network
+
     def prepare(self, training: BatchSource, validation: BatchSource | None, seed: int) -> None:
         """Learn what is needed before the first training step, and store it in buffers; most models need nothing."""
 

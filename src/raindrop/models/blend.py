@@ -76,10 +76,16 @@ class Blend(Model):
         self.register_buffer("weights", torch.tensor([1.0, 0.0, 0.0]).repeat(RANGES + 1, 1))
         self.register_buffer("of_scores", torch.tensor(True))
 
+    network_settings = "raindrop."
+
     @property
     def network(self) -> Raindrop:
         """The part that the training loop trains."""
         return self.raindrop
+
+    def with_network(self, network: Model) -> Blend:
+        self.raindrop = cast(Raindrop, network)
+        return self
 
     def forward(self, batch: Batch, keep: Tensor | None = None) -> Output:
         """`keep` (b, u, v): as for Raindrop, the sample without some edges; the trees have none."""

@@ -59,7 +59,7 @@ RAINDROP_TUNED: dict[str, dict[str, Any]] = {
         "similarity": 0.0,
         "sensor_dim": 8,
         "hidden": 128,
-        "graph": {"senders": "nearby", "rank": 4, "reconstruction": 3.0},
+        "graph": {"senders": "nearby", "rank": 4, "reconstruction": 3.0, "optional": True},
         "slots": {"dim": 16, "dropout": 0.2, "rank": 8},
         "head": {"activation": "relu", "dropout": 0.2, "members": 8},
     },

@@ -59,6 +59,8 @@ def card_of(
     calibrate = estimator.get_params().get("calibrate", "none")  # not every estimator has probabilities
     if calibrate != "none":
         model.append(("Probabilities", f"calibrated on validation samples ({calibrate})"))
+    if "messages" in estimator.notes_:
+        model.append(("Messages between sensors", messages_text(estimator)))
     if "share_of_raindrop" in estimator.notes_:
         share, most = estimator.notes_["share_of_raindrop"], estimator.notes_["weights"][-1]
         mixed = f"{share:.1%} raindrop and {1 - share:.1%} trees, chosen on validation samples"
@@ -82,6 +84,14 @@ def card_of(
             data.append(("Readings dropped when the table was built", dropped))
     data += list((notes or {}).items())
     return Card(model, data, [*LIMITS, GRAPH_LIMIT] if graphs else LIMITS, setting_rows(estimator))
+
+
+def messages_text(estimator: Estimator) -> str:
+    """Whether optional messages are used, and the validation metric with and without them."""
+    compared = estimator.notes_["messages"]
+    title, kept = estimator.task_.title(compared["metric"]), "used" if compared["used"] else "left out"
+    with_, without = (f"{compared[name]:.4f}" for name in ("with", "without"))
+    return f"{kept}: validation {title} {with_} with them, {without} without"
 
 
 def model_rows(estimator: Estimator) -> Rows:

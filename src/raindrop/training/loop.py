@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,6 +34,14 @@ from raindrop.training.scoring import scores_of
 _ADVICE = "Lower train.learning_rate, set train.max_grad_norm=1, or look for extreme values with 'raindrop inspect'."
 
 
+@dataclass(frozen=True)
+class Goal:
+    """Training ends after `epoch` epochs unless the validation metric has been better than `value` by then."""
+
+    epoch: int
+    value: float
+
+
 def train(
     model: Model,
     training: BatchSource,
@@ -48,6 +56,7 @@ def train(
     identity: str = "",
     show: bool = False,
     callbacks: Sequence[Any] = (),
+    goal: Goal | None = None,
 ) -> list[dict[str, Any]]:
     """Train `model` in place and return one record per epoch.
 
@@ -58,6 +67,7 @@ def train(
     check_callbacks(callbacks)
     watchers = CallbackList(callbacks if distributed.rank() == 0 else ())
     metric = task.require_metric(config.metric)
+    better = task.metrics[metric].better
     strata = np.zeros(len(training), dtype=np.int64) if training.truth is None else task.strata(training.truth)
     balanced = config.sampling == "balanced" or (config.sampling == "auto" and _imbalanced(strata))
     model.to(device)
@@ -75,10 +85,16 @@ def train(
     schedule = Plan.of(config, len(training), float(np.mean(training.lengths)))
     config, steps = replace(config, batch_size=schedule.batch_size, epochs=schedule.epochs), schedule.steps
     saved = time.monotonic()
+
+    def is_done() -> bool:
+        if goal is not None and progress.best is not None and progress.epoch >= goal.epoch:
+            return not better(progress.best, goal.value) or _is_done(progress, config)
+        return _is_done(progress, config)
+
     limit = 60 * config.minutes or math.inf
     begun = saved - sum(record["seconds"] for record in progress.history)
     if progress.done:  # a finished run may be extended
-        progress.done = _is_done(progress, config)
+        progress.done = is_done()
     if progress.history:  # it may have been killed between checkpoint and log
         _log(run, progress.history)
 
@@ -132,7 +148,7 @@ def train(
                         raise TrainingError(f"The validation of epoch {epoch + 1} is not finite. {_ADVICE}")
                     metrics = task.evaluate(cast(NDArray[Any], validation.truth), task.predict(scores))
                 record["validation"] = metrics
-                if task.metrics[metric].better(metrics[metric], progress.best):
+                if better(metrics[metric], progress.best):
                     progress.best, progress.best_epoch = metrics[metric], epoch + 1
                     best = _copy(model) if ema is None else {name: x.clone() for name, x in ema.items()}
             record["seconds"] = round(time.monotonic() - started, 3)
@@ -140,7 +156,7 @@ def train(
             progress.epoch, progress.step, progress.loss = epoch + 1, 0, 0.0
             shown = {"loss": record["loss"], "seconds": record["seconds"], **record.get("validation", {})}
             stop = watchers.on_epoch(epoch + 1, shown) or time.monotonic() - begun >= limit
-            progress.done = _is_done(progress, config) or _agreed(stop)
+            progress.done = is_done() or _agreed(stop)
             save()
             saved = time.monotonic()
             _log(run, progress.history)

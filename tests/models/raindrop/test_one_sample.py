@@ -27,6 +27,8 @@ FITTING = [
     {"temporal_attention.heads": 2, "temporal_attention.scores": "mean"},
     {"head.members": 0, "head.activation": "sigmoid"},
     {"slots.rank": 0},
+    {"ablation.messages": False, "graph.reconstruction": 0.0},
+    {"ablation.messages": False, "graph.reconstruction": 0.0, "graph.senders": "observed"},
     {"long_series.mode": "cut", "long_series.max_times": 50},
 ]
 NOT_FITTING = [
@@ -61,7 +63,7 @@ def build(data: Collator, changes: dict[str, object]):
     model = MODELS["raindrop"].model(make(RaindropConfig, TUNED, changes), spec)
     model.prepare(data, None, seed=0)
     with torch.no_grad():
-        for parameter in model.nearby.parameters():
+        for parameter in (model.nearby or model.embed).parameters():
             parameter += 0.3 * torch.randn_like(parameter)
     return model.eval()
 

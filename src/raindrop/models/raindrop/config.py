@@ -47,6 +47,9 @@ class GraphConfig(Ranged):
     """Known graph as (sender, receiver, weight); only these edges exist. By default every edge exists with weight 1."""
     reconstruction: Weight = 0.0
     """Weight of an extra loss, not in the paper: predict each reading from the messages to its sensor."""
+    optional: bool = False
+    """Also train a network without messages, which is several times faster, and use it unless messages validate better.
+    Needs validation samples."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

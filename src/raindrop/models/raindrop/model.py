@@ -9,6 +9,8 @@ d the observation embedding, p the time encoding, r the receiver vector, k a hea
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
@@ -31,7 +33,7 @@ class Raindrop(Model):
 
     def __init__(self, config: RaindropConfig, spec: DataSpec):
         super().__init__(config, spec)
-        self.config, self.task = config, spec.task
+        self.config, self.spec, self.task = config, spec, spec.task
         ablation, num_layers = config.ablation, count_layers(config)
         self.encode_time = TimeEncoding(
             config.time_dim if ablation.time_encoding else 0, config.time.base, config.time.scale
@@ -64,6 +66,14 @@ class Raindrop(Model):
             self.nearby.interval.copy_(torch.from_numpy(typical_intervals(training.table)))
         if self.slots is not None:
             self.slots.learn(training, lambda batch: ShortSeries.from_batch(batch, self.config.long_series).batch)
+
+    def without_messages(self) -> Raindrop | None:
+        """The same network without messages, if `graph.optional` allows it."""
+        if not (self.config.graph.optional and self.config.ablation.messages):
+            return None
+        graph = replace(self.config.graph, optional=False, reconstruction=0.0)
+        ablation = replace(self.config.ablation, messages=False)
+        return Raindrop(replace(self.config, graph=graph, ablation=ablation), self.spec)
 
     def score_batch(self, batch: Batch) -> Tensor:
         """The scores; those of a single sample in NumPy, which is several times faster."""

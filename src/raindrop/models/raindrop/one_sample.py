@@ -39,9 +39,8 @@ def fits(config: RaindropConfig, batch: Batch) -> bool:
         and 0 < len(batch.value) <= MAX_READINGS
         and batch.value.device.type == "cpu"
         and batch.value.dtype == torch.float32
-        and config.graph.senders == "nearby"
+        and (config.graph.senders == "nearby" or not config.ablation.messages)
         and config.graph.initial_edges is None
-        and config.ablation.messages
         and config.ablation.sensor_embedding
         and config.ablation.time_encoding
         and config.temporal == "attention"
@@ -60,10 +59,13 @@ def scores_of_one(model: Any, batch: Batch) -> Tensor:
     x = readings.value[:, None] * _np(model.embed.R).take(readings.sensor, axis=0)
     if model.embed.indicator is not None:
         x += _np(model.embed.indicator).take(readings.sensor, axis=0)
-    h, agreement = _messages(cast(NearbyMessages, model.nearby), batch, readings, _sigmoid(x))  # Eq. 1-3
+    h, of_sensors = _sigmoid(x), []  # (n, d), and what is concatenated for each sensor (v, ...)
+    if model.nearby is not None:
+        h, agreement = _messages(cast(NearbyMessages, model.nearby), batch, readings, h)  # Eq. 1-3
+        of_sensors = [agreement]
     z = _pool(cast(TemporalAttention, model.pool), readings, h, p)  # Eq. 4-5: (v, z)
     slots, context = _slots(cast(Slots, model.slots), batch, readings)
-    sample = np.concatenate([np.concatenate([z, agreement, slots], axis=1).ravel(), context])  # Sec. 3.4
+    sample = np.concatenate([np.concatenate([z, *of_sensors, slots], axis=1).ravel(), context])  # Sec. 3.4
     scores = torch.from_numpy(_head(model.head, sample, batch.statics.numpy()[0])[None])  # Sec. 3.5
     combined: Tensor = model.task.combine(scores) if model.config.head.members else scores
     return combined
