@@ -108,7 +108,7 @@ def test_messages_that_exceed_the_memory_are_left_out_with_a_warning(monkeypatch
         if model.nearby is not None:
             raise NotEnoughMemoryError("Training on the largest sample would take about 99 GB of memory.\nCut it.")
 
-    monkeypatch.setattr("raindrop.estimators.base.require_room", require_room)
+    monkeypatch.setattr("raindrop.training.memory.require_room", require_room)
     with pytest.warns(RaindropWarning, match="trained without messages between sensors.*99 GB"):
         clf = fit()
     assert clf.model_.nearby is None

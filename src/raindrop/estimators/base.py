@@ -7,10 +7,9 @@ subclass defines the task, the data the model is trained on, and how scores beco
 from __future__ import annotations
 
 import os
-import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
@@ -24,7 +23,7 @@ from torch import Tensor
 from raindrop import config as configs
 from raindrop.batch.collate import BatchSource
 from raindrop.batch.scaling import Scaler
-from raindrop.errors import ConfigError, DataError, NotEnoughMemoryError, RaindropWarning, TrainingError
+from raindrop.errors import ConfigError, DataError
 from raindrop.estimators.inputs import shared_times_warning, time_window
 from raindrop.estimators.persistence import check_description, check_weights, refuse_other_run, smallest, write_model
 from raindrop.estimators.settings import Settings
@@ -37,13 +36,12 @@ from raindrop.table.run_split import RunSplit
 from raindrop.tasks.base import Task, Watched
 from raindrop.training import distributed
 from raindrop.training.callbacks import board_of
-from raindrop.training.memory import require_room, require_room_for_weights
-from raindrop.training.network import WITHOUT_MESSAGES, fit_network
+from raindrop.training.memory import require_room_for_either, require_room_for_weights
+from raindrop.training.network import SOFT_TARGETS, fit_network, without_leftovers
 from raindrop.training.progress import note
 from raindrop.training.scoring import scores_of
 from raindrop.version import VERSION
 
-SOFT_TARGETS = "soft_targets.safetensors"  # in a run's folder: predictions of its trees, kept for resuming
 LENGTH_SETTINGS = ("epochs", "min_steps", "patience", "minutes")  # these may change when a run is resumed
 
 
@@ -154,12 +152,15 @@ class Estimator(Settings, ABC):
         comparison: dict[str, Any] | None = None
         shared_times_warning(self.model_, training)
         learned_from = self._training_source(training)
-        if not isinstance(self.model_, DirectModel):
-            without = self._within_memory(learned_from, without)
+        if not isinstance(self.model_, DirectModel) and require_room_for_either(
+            self.model_.network, without, learned_from
+        ):
+            self._use(cast(Model, without))
+            without = None
         chosen_by = None if held_out is None else self._validation_source(held_out)
         distributed.join()
         within_run = nullcontext() if folder is None or distributed.rank() else run_folder(folder)
-        with within_run, _without_leftovers(folder), limit_threads(self.threads):
+        with within_run, without_leftovers(folder), limit_threads(self.threads):
             if folder is not None and resume and distributed.rank() == 0:
                 refuse_other_run(folder, lineage)  # again: another run may have finished there in the meantime
             distributed.wait()
@@ -229,26 +230,6 @@ class Estimator(Settings, ABC):
         own = configs.to_dict(network.config)
         self.chosen_ = {f"{prefix}{name}": value for name, value in own.items() if value != former[name]}
         self.model_ = self.model_.with_network(network)
-
-    def _within_memory(self, data: BatchSource, without: Model | None) -> Model | None:
-        """Raise if training would exceed the memory. Where only messages would, go on without them.
-
-        Returns the network without messages that is to be trained as well.
-        """
-        try:
-            require_room(self.model_.network, data, gradients=True)
-        except NotEnoughMemoryError as error:
-            if without is None:
-                raise
-            require_room(without, data, gradients=True)
-            warnings.warn(
-                f"The network is trained without messages between sensors. With them: {str(error).splitlines()[0]}",
-                RaindropWarning,
-                stacklevel=4,
-            )
-            self._use(without)
-            return None
-        return without
 
     @staticmethod
     def _check_run(run: str | os.PathLike[str] | None, resume: bool) -> None:
@@ -385,16 +366,3 @@ class Estimator(Settings, ABC):
         self.model_.load_state_dict(groups["model"])
         self.model_.eval()
         return self
-
-
-@contextmanager
-def _without_leftovers(folder: Path | None) -> Iterator[None]:
-    """If training fails before its first checkpoint, there is nothing to resume, so delete what was written."""
-    try:
-        yield
-    except TrainingError:
-        if folder is not None and not any(folder.rglob("checkpoint.safetensors")):
-            (folder / SOFT_TARGETS).unlink(missing_ok=True)
-            with suppress(OSError):
-                (folder / WITHOUT_MESSAGES).rmdir()
-        raise

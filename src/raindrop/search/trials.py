@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raindrop.errors import RaindropError, RaindropWarning
-from raindrop.estimators.base import SOFT_TARGETS
 from raindrop.estimators.loading import estimator_type
 from raindrop.estimators.samples import SampleEstimator
 from raindrop.files import write_text
@@ -22,6 +21,7 @@ from raindrop.search.result import SearchResult, TrialRecord, record_of, records
 from raindrop.search.space import distributions, given_settings, search_space
 from raindrop.table.event_table import EventTable
 from raindrop.training.callbacks import Callback
+from raindrop.training.network import SOFT_TARGETS
 
 if TYPE_CHECKING:  # an extra
     from optuna.trial import Trial

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable
 from copy import deepcopy
@@ -16,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from raindrop.batch.batch import Batch
 from raindrop.batch.collate import MAX_CELLS, BatchSource, Collator
+from raindrop.errors import NotEnoughMemoryError, RaindropWarning
 from raindrop.hardware import require_memory
 from raindrop.models.base import Model
 
@@ -66,6 +68,23 @@ def require_room(model: Model, data: BatchSource, *, gradients: bool) -> None:
         "Cut long samples into shorter ones, leave out uninformative sensors, or use the model 'trees', whose memory "
         "does not grow with readings times sensors.",
     )
+
+
+def require_room_for_either(network: Model, without: Model | None, data: BatchSource) -> bool:
+    """Raise if training would exceed the memory; True, with a warning, if only `without` messages it would not."""
+    try:
+        require_room(network, data, gradients=True)
+    except NotEnoughMemoryError as error:
+        if without is None:
+            raise
+        require_room(without, data, gradients=True)
+        warnings.warn(
+            f"The network is trained without messages between sensors. With them: {str(error).splitlines()[0]}",
+            RaindropWarning,
+            stacklevel=4,
+        )
+        return True
+    return False
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from raindrop.batch.collate import BatchSource
+from raindrop.errors import TrainingError
 from raindrop.models.base import DataSpec, Model
 from raindrop.tasks.base import Task
 from raindrop.tasks.metrics import Metric
@@ -29,6 +31,7 @@ from raindrop.training.progress import note
 
 JUDGED_AFTER, JUDGED_AFTER_STEPS = 0.4, 320  # share of the epochs, and at least so many steps
 SHARE_WITHOUT = 1 / 3  # of a limited training time, for the network without messages
+SOFT_TARGETS = "soft_targets.safetensors"  # in a run's folder: predictions of its trees, kept for resuming
 WITHOUT_MESSAGES = "without_messages"  # in a run's folder: log and checkpoint of that network
 
 History = list[dict[str, Any]]
@@ -139,3 +142,16 @@ class _Turn(Callback):
 def _in_turn(callbacks: Sequence[Any]) -> tuple[_Turn, _Turn]:
     first = _Turn(CallbackList(callbacks), None)
     return first, _Turn(first.callbacks, first)
+
+
+@contextmanager
+def without_leftovers(folder: Path | None) -> Iterator[None]:
+    """If training fails before its first checkpoint, there is nothing to resume, so delete what was written."""
+    try:
+        yield
+    except TrainingError:
+        if folder is not None and not any(folder.rglob("checkpoint.safetensors")):
+            (folder / SOFT_TARGETS).unlink(missing_ok=True)
+            with suppress(OSError):
+                (folder / WITHOUT_MESSAGES).rmdir()
+        raise
