@@ -41,8 +41,9 @@ def tune(
     The first trial has the estimator's own settings; those set explicitly are the same in every trial. The settings
     that are varied, and their ranges, are declared for each model in `models/search_spaces.py`. A trial trains on X and
     is scored by the validation metric (train.metric), epoch by epoch: one that is worse than half of the others at the
-    same epoch is stopped. Without `validation`, a share of X (train.holdout) is held out once for all trials, with
-    groups kept together.
+    same epoch is stopped. Messages between sensors are not optional (model.graph.optional), since trials vary their
+    settings. Without `validation`, a share of X (train.holdout) is held out once for all trials, with groups kept
+    together.
 
     Repeating the call continues the search in the folder `out` until it has this many `trials`; `minutes` limits this
     call. Several `processes`, or several such calls, share the trials; the trial of a killed process is run again by
@@ -112,6 +113,10 @@ def _plan(
     metric = task.require_metric(config.metric)
     task.require_judgeable(task.encode(estimator._labelled(validation)), metric)
     options = estimator.get_params(deep=False) | {"progress": False}
+    # Trials vary the settings of messages, so no trial replaces its network by one without them.
+    optional = {f"model.{name}": False for name in estimator.resolved()["model"] if name.endswith("graph.optional")}
+    options["config"] = optional | dict(estimator.config or {})
+    estimator = type(estimator)(**options)
     space, own = search_space(estimator), start_values(estimator)
     about = {
         "model": estimator.model,
