@@ -37,21 +37,21 @@ SETTINGS_OF = {
 }
 
 
-def metrics(monkeypatch: pytest.MonkeyPatch, without: float, with_: float) -> None:
+def losses(monkeypatch: pytest.MonkeyPatch, without: float, with_: float) -> None:
     """What validation says of the two networks."""
-    values = iter((without, with_))
-    monkeypatch.setattr(network, "best_of", lambda *_: next(values))
+    values = {EPOCHS: iter((without, with_, without))}
+    monkeypatch.setattr(network, "value_of_kept", lambda history, *_: next(values[len(history)]))
 
 
-@pytest.mark.parametrize(("without", "with_", "alone"), [(0.6, 0.7, ALWAYS), (0.7, 0.6, NEVER), (0.6, 0.6, NEVER)])
+@pytest.mark.parametrize(("without", "with_", "alone"), [(0.7, 0.6, ALWAYS), (0.6, 0.7, NEVER), (0.6, 0.6, NEVER)])
 def test_the_network_that_validates_better_is_the_one_trained_alone(monkeypatch, without, with_, alone):
     expected = fit(more=alone)
-    metrics(monkeypatch, without, with_)
+    losses(monkeypatch, without, with_)
     chosen, test = fit(), easy_table(20, seed=2)
     assert np.array_equal(chosen.predict_proba(test), expected.predict_proba(test))
     assert chosen.resolved()["model"]["ablation.messages"] is (alone is ALWAYS)
     assert chosen.notes_["messages"] == {
-        "metric": "auroc",
+        "metric": "log_loss",
         "with": with_,
         "without": without,
         "used": alone is ALWAYS,
@@ -61,7 +61,7 @@ def test_the_network_that_validates_better_is_the_one_trained_alone(monkeypatch,
 
 @pytest.mark.parametrize("model", ["raindrop", "blend"])
 def test_the_choice_survives_saving_and_further_training(monkeypatch, tmp_path, model):
-    metrics(monkeypatch, 0.7, 0.6)
+    losses(monkeypatch, 0.6, 0.7)
     fitted, test = fit(model), easy_table(20, seed=2)
     loaded = rd.load(fitted.save(tmp_path / "model"))
     assert loaded.model_.network.nearby is None
@@ -73,7 +73,7 @@ def test_the_choice_survives_saving_and_further_training(monkeypatch, tmp_path, 
 
 
 def test_a_blend_takes_a_network_without_messages(monkeypatch):
-    metrics(monkeypatch, 0.7, 0.6)
+    losses(monkeypatch, 0.6, 0.7)
     alone = rd.Classifier("blend", seed=3, config=SETTINGS_OF["blend"]).network_alone()
     alone.fit(easy_table(48), validation=easy_table(30, seed=1))
     blend = fit("blend", network=alone)
@@ -85,16 +85,16 @@ def test_a_blend_takes_a_network_without_messages(monkeypatch):
 
 
 def test_a_network_without_messages_says_why_it_has_no_graph(monkeypatch):
-    metrics(monkeypatch, 0.7, 0.6)
-    with pytest.raises(ConfigError, match=r"did not help on the validation samples.*0\.700, with them 0\.600.*graph"):
+    losses(monkeypatch, 0.6, 0.7)
+    with pytest.raises(ConfigError, match=r"did not help on the validation samples.*0\.600, with them 0\.700.*graph"):
         fit().graphs(easy_table(5))
 
 
 def test_the_model_card_says_whether_messages_are_used(monkeypatch):
-    metrics(monkeypatch, 0.6, 0.7)
+    losses(monkeypatch, 0.7, 0.6)
     clf = fit()
     rows = dict(card_of(clf, view_of(clf)).model)
-    assert rows["Messages between sensors"] == "used: validation AUROC (1) 0.7000 with them, 0.6000 without"
+    assert rows["Messages between sensors"] == "used: validation log loss 0.6000 with them, 0.7000 without"
 
 
 def test_without_validation_samples_messages_are_used():
@@ -160,6 +160,13 @@ def test_training_that_misses_its_goal_ends_early_also_when_resumed(tmp_path, va
     _, _, config = rd.Classifier(config=SETTINGS | {"train.epochs": 4})._configs()
     for _ in range(2):
         history = train(
-            clf.model_, training, validation, config, task=clf.task_, run=tmp_path, resume=True, goal=Goal(2, value)
+            clf.model_,
+            training,
+            validation,
+            config,
+            task=clf.task_,
+            run=tmp_path,
+            resume=True,
+            goal=Goal(2, "auroc", value),
         )
         assert len(history) == epochs

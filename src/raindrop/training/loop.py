@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from raindrop.errors import TrainingError
 from raindrop.files import to_json, write_text
 from raindrop.models.base import Model, Output
 from raindrop.tasks.base import Task
+from raindrop.tasks.metrics import Metric
 from raindrop.training import distributed
 from raindrop.training.callbacks import CallbackList, check_callbacks
 from raindrop.training.checkpoint import Progress, load_checkpoint, save_checkpoint
@@ -36,10 +37,18 @@ _ADVICE = "Lower train.learning_rate, set train.max_grad_norm=1, or look for ext
 
 @dataclass(frozen=True)
 class Goal:
-    """Training ends after `epoch` epochs unless the validation metric has been better than `value` by then."""
+    """Training ends after `epoch` epochs unless this validation metric has been better than `value` by then."""
 
     epoch: int
+    metric: str
     value: float
+
+    def is_missed(self, history: Sequence[Mapping[str, Any]], metric: Metric) -> bool:
+        """Whether the first epochs of a training have not been better."""
+        first = history[: self.epoch]
+        return len(first) == self.epoch and not any(
+            metric.better(record["validation"][self.metric], self.value) for record in first
+        )
 
 
 def train(
@@ -87,9 +96,8 @@ def train(
     saved = time.monotonic()
 
     def is_done() -> bool:
-        if goal is not None and progress.best is not None and progress.epoch >= goal.epoch:
-            return not better(progress.best, goal.value) or _is_done(progress, config)
-        return _is_done(progress, config)
+        missed = goal is not None and goal.is_missed(progress.history, task.metrics[goal.metric])
+        return missed or _is_done(progress, config)
 
     limit = 60 * config.minutes or math.inf
     begun = saved - sum(record["seconds"] for record in progress.history)

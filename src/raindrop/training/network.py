@@ -1,8 +1,8 @@
 """Train the network of a model: soft targets first, then gradients, with and without messages where they are optional.
 
-The network without messages is trained first; it takes a fraction of the time. The one with messages is given up if,
-after two fifths of its steps, it has not been ahead of the finished one at the end of any epoch. Where only messages
-know the label they are far ahead by then; where they add nothing, the faster and simpler network remains.
+The network without messages is trained first; it takes a fraction of the time. The one with messages is given up after
+two fifths of its steps unless its validation loss has been lower than that of the other one by then. Where only
+messages know the label it is far ahead; where they add nothing, the faster and simpler network remains.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _with_and_without(
     **options: Any,
 ) -> Trained:
     """Train `without`, then `network`; callbacks see the epochs of both as one training."""
-    name, started = task.require_metric(config.metric), time.monotonic()
+    name, started = judging_metric(task, config), time.monotonic()
     metric, title = task.metrics[name], task.title(name)
     folder = None if run is None else run / WITHOUT_MESSAGES
     if folder is not None and distributed.rank() == 0:
@@ -97,27 +97,40 @@ def _with_and_without(
     note(show, "first without messages between sensors")
     shorter = replace(config, minutes=SHARE_WITHOUT * config.minutes)
     history = train(without, training, validation, shorter, run=folder, callbacks=[first], **options)
-    target = best_of(history, name, metric)
+    note(show, f"validation {title} {value_of_kept(history, name, task, config):.4f}; now with messages")
     if config.minutes:
         config = replace(config, minutes=max(config.minutes - (time.monotonic() - started) / 60, 1e-3))
-    note(show, f"validation {title} {target:.4f} without messages; now with them")
     plan = Plan.of(config, len(training), float(np.mean(training.lengths)))
-    goal = Goal(math.ceil(max(JUDGED_AFTER * plan.epochs, JUDGED_AFTER_STEPS / plan.steps)), target)
+    epoch = math.ceil(max(JUDGED_AFTER * plan.epochs, JUDGED_AFTER_STEPS / plan.steps))
+    goal = Goal(epoch, name, best_of(history[:epoch], name, metric))
     found = train(network, training, validation, config, run=run, callbacks=[second], goal=goal, **options)
-    value = best_of(found, name, metric)
-    used = metric.better(value, target)
-    note(show, f"validation {title} {value:.4f} with messages: they are {'used' if used else 'left out'}")
-    comparison = {"metric": name, "with": value, "without": target, "used": used, "epochs": len(found)}
+    with_, without_ = (value_of_kept(each, name, task, config) for each in (found, history))
+    used = not goal.is_missed(found, metric) and metric.better(with_, without_)
+    note(show, f"validation {title} {with_:.4f} with messages: they are {'used' if used else 'left out'}")
+    comparison = {"metric": name, "with": with_, "without": without_, "used": used, "epochs": len(found)}
     return Trained(network, found, comparison) if used else Trained(without, history, comparison)
 
 
+def judging_metric(task: Task, config: TrainConfig) -> str:
+    """The metric by which networks are compared: the task's loss if it is a metric, since it varies least by chance."""
+    return task.loss_name if task.loss_name in task.metrics else task.require_metric(config.metric)
+
+
 def best_of(history: Sequence[Mapping[str, Any]], name: str, metric: Metric) -> float:
-    """The best validation metric of all epochs."""
+    """The best validation metric of these epochs."""
     best: float | None = None
     for record in history:
         value = record["validation"][name]
         best = value if metric.better(value, best) else best
-    return float("nan") if best is None else float(best)
+    return math.nan if best is None else best
+
+
+def value_of_kept(history: Sequence[Mapping[str, Any]], name: str, task: Task, config: TrainConfig) -> float:
+    """A validation metric of the epoch whose weights are kept."""
+    chosen_by = task.require_metric(config.metric)
+    best = best_of(history, chosen_by, task.metrics[chosen_by])
+    kept = next((each for each in history if each["validation"][chosen_by] == best), history[-1])
+    return float(kept["validation"][name])
 
 
 class _Turn(Callback):
