@@ -142,6 +142,24 @@ def test_callbacks_see_one_training():
     assert seen.told == ["start", *range(1, 2 * EPOCHS + 1), "end"]
 
 
+@pytest.mark.parametrize("last", [1, EPOCHS + 1])
+def test_callbacks_are_closed_whichever_training_fails(last):
+    seen = Epochs(last)
+    with pytest.raises(KeyboardInterrupt):
+        fit(callbacks=[seen])
+    assert seen.told == ["start", *range(1, last + 1), "end"]
+
+
+def test_a_callback_that_stops_the_first_training_stops_both():
+    class Stop(Callback):
+        def on_epoch(self, epoch: int, metrics: Any) -> bool:
+            return epoch == 2
+
+    clf = fit(callbacks=[Stop()])
+    assert clf.model_.nearby is None
+    assert len(clf.history_) == 2
+
+
 @pytest.mark.parametrize("epoch", [2, EPOCHS, EPOCHS + 2])
 def test_a_run_that_was_interrupted_in_either_training_ends_the_same(tmp_path, epoch):
     test = easy_table(20, seed=2)

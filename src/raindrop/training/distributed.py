@@ -61,6 +61,11 @@ def largest(tensor: Tensor) -> Tensor:
     return _reduced(tensor, "MAX")
 
 
+def agreed(stop: bool) -> bool:
+    """Whether any process wants to stop: then all of them must."""
+    return bool(largest(torch.tensor([float(stop)]))) if size() > 1 else stop
+
+
 def wait() -> None:
     """Wait until all processes get here."""
     if size() > 1:

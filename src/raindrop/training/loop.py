@@ -144,7 +144,7 @@ def train(
                 if checkpoint and time.monotonic() - saved > 60 * config.checkpoint_minutes and step + 1 < len(plan):
                     save()
                     saved = time.monotonic()
-                if _agreed(time.monotonic() - begun >= limit):
+                if distributed.agreed(time.monotonic() - begun >= limit):
                     break
             if not all(bool(parameter.isfinite().all()) for parameter in parameters):
                 raise TrainingError(f"The weights are no longer finite after epoch {epoch + 1}. {_ADVICE}")
@@ -164,7 +164,7 @@ def train(
             progress.epoch, progress.step, progress.loss = epoch + 1, 0, 0.0
             shown = {"loss": record["loss"], "seconds": record["seconds"], **record.get("validation", {})}
             stop = watchers.on_epoch(epoch + 1, shown) or time.monotonic() - begun >= limit
-            progress.done = is_done() or _agreed(stop)
+            progress.done = is_done() or distributed.agreed(stop)
             save()
             saved = time.monotonic()
             _log(run, progress.history)
@@ -280,11 +280,6 @@ def _is_done(progress: Progress, config: TrainConfig) -> bool:
     """Whether all epochs are done, or there was no improvement for `patience` epochs."""
     waited = progress.epoch - (progress.best_epoch or progress.epoch)
     return progress.epoch >= config.epochs or 0 < config.patience <= waited
-
-
-def _agreed(stop: bool) -> bool:
-    """Whether any process wants to stop: then all of them must."""
-    return bool(distributed.largest(torch.tensor([float(stop)]))) if distributed.size() > 1 else stop
 
 
 @contextmanager

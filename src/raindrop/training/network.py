@@ -23,10 +23,10 @@ from raindrop.models.base import DataSpec, Model
 from raindrop.tasks.base import Task
 from raindrop.tasks.metrics import Metric
 from raindrop.training import distributed
-from raindrop.training.callbacks import Callback, CallbackList
+from raindrop.training.callbacks import Callback, CallbackList, check_callbacks
 from raindrop.training.config import Plan, TrainConfig
 from raindrop.training.distill import soft_targets
-from raindrop.training.loop import Goal, train
+from raindrop.training.loop import Goal, closing_callbacks, train
 from raindrop.training.progress import note
 
 JUDGED_AFTER, JUDGED_AFTER_STEPS = 0.4, 320  # share of the epochs, and at least so many steps
@@ -86,29 +86,39 @@ def _with_and_without(
     callbacks: Sequence[Any],
     **options: Any,
 ) -> Trained:
-    """Train `without`, then `network`; callbacks see the epochs of both as one training."""
+    """Train `without`, then `network` unless a callback has stopped training; callbacks see both as one training."""
     name, started = judging_metric(task, config), time.monotonic()
     metric, title = task.metrics[name], task.title(name)
-    folder = None if run is None else run / WITHOUT_MESSAGES
-    if folder is not None and distributed.rank() == 0:
-        folder.mkdir(parents=True, exist_ok=True)
-    first, second = _in_turn(callbacks)
+    check_callbacks(callbacks)
     options |= {"task": task, "show": show}
-    note(show, "first without messages between sensors")
-    shorter = replace(config, minutes=SHARE_WITHOUT * config.minutes)
-    history = train(without, training, validation, shorter, run=folder, callbacks=[first], **options)
-    note(show, f"validation {title} {value_of_kept(history, name, task, config):.4f}; now with messages")
-    if config.minutes:
-        config = replace(config, minutes=max(config.minutes - (time.monotonic() - started) / 60, 1e-3))
-    plan = Plan.of(config, len(training), float(np.mean(training.lengths)))
-    epoch = math.ceil(max(JUDGED_AFTER * plan.epochs, JUDGED_AFTER_STEPS / plan.steps))
-    goal = Goal(epoch, name, best_of(history[:epoch], name, metric))
-    found = train(network, training, validation, config, run=run, callbacks=[second], goal=goal, **options)
+    with closing_callbacks(watchers := CallbackList(callbacks if distributed.rank() == 0 else ())):
+        note(show, "first without messages between sensors")
+        shorter = replace(config, minutes=SHARE_WITHOUT * config.minutes)
+        folder, part = _folder(run), _Part(watchers, 0)
+        history = train(without, training, validation, shorter, run=folder, callbacks=[part], **options)
+        if distributed.agreed(part.stopped):
+            return Trained(without, history)
+        note(show, f"validation {title} {value_of_kept(history, name, task, config):.4f}; now with messages")
+        if config.minutes:
+            config = replace(config, minutes=max(config.minutes - (time.monotonic() - started) / 60, 1e-3))
+        plan = Plan.of(config, len(training), float(np.mean(training.lengths)))
+        epoch = math.ceil(max(JUDGED_AFTER * plan.epochs, JUDGED_AFTER_STEPS / plan.steps))
+        goal, part = Goal(epoch, name, best_of(history[:epoch], name, metric)), _Part(watchers, len(history))
+        found = train(network, training, validation, config, run=run, callbacks=[part], goal=goal, **options)
     with_, without_ = (value_of_kept(each, name, task, config) for each in (found, history))
     used = not goal.is_missed(found, metric) and metric.better(with_, without_)
     note(show, f"validation {title} {with_:.4f} with messages: they are {'used' if used else 'left out'}")
     comparison = {"metric": name, "with": with_, "without": without_, "used": used, "epochs": len(found)}
     return Trained(network, found, comparison) if used else Trained(without, history, comparison)
+
+
+def _folder(run: Path | None) -> Path | None:
+    """Where the network without messages has its log and checkpoint."""
+    if run is None:
+        return None
+    if distributed.rank() == 0:
+        (run / WITHOUT_MESSAGES).mkdir(parents=True, exist_ok=True)
+    return run / WITHOUT_MESSAGES
 
 
 def judging_metric(task: Task, config: TrainConfig) -> str:
@@ -133,28 +143,19 @@ def value_of_kept(history: Sequence[Mapping[str, Any]], name: str, task: Task, c
     return float(kept["validation"][name])
 
 
-class _Turn(Callback):
-    """One of two trainings that callbacks see as one."""
+class _Part(Callback):
+    """A part of a training that callbacks see as one: its epochs are counted from `before` on."""
 
-    def __init__(self, callbacks: CallbackList, before: _Turn | None):
-        self.callbacks, self.before, self.last = callbacks, before, 0
+    def __init__(self, callbacks: CallbackList, before: int):
+        self.callbacks, self.before, self.stopped = callbacks, before, False
 
     def on_start(self, settings: Mapping[str, Any]) -> None:
-        if self.before is None:
+        if not self.before:
             self.callbacks.on_start(settings)
 
     def on_epoch(self, epoch: int, metrics: Mapping[str, float]) -> bool:
-        self.last = epoch + (0 if self.before is None else self.before.last)
-        return self.callbacks.on_epoch(self.last, metrics)
-
-    def on_end(self) -> None:
-        if self.before is not None:
-            self.callbacks.on_end()
-
-
-def _in_turn(callbacks: Sequence[Any]) -> tuple[_Turn, _Turn]:
-    first = _Turn(CallbackList(callbacks), None)
-    return first, _Turn(first.callbacks, first)
+        self.stopped = self.callbacks.on_epoch(self.before + epoch, metrics)
+        return self.stopped
 
 
 @contextmanager
