@@ -79,9 +79,8 @@ class SenderSums:
         parts = []
         for chunk in self.product_chunks(content):
             moments = self.at_times(chunk)
-            evidence = self.evidence(decay, moments)[..., None]  # (t, u, k, 1)
-            sent = torch.cat([self.content_at(padded, moments) * evidence, evidence], dim=-1)  # (t, u, k, j + 1)
-            summed = torch.bmm(_as_matrices(sent), by_pair)  # (k, t (j + 1), v)
+            sent = _sent(self.content_at(padded, moments), self.evidence(decay, moments))  # (k, t, j + 1, u)
+            summed = torch.bmm(sent.flatten(1, 2), by_pair)  # (k, t (j + 1), v)
             parts.append(summed.view(k, -1, j + 1, len(pair))[:, chunk.step, :, self.batch.sensor[chunk.rows]])
         sums = parts[0] if len(parts) == 1 else torch.cat(parts)  # (n, k, j + 1)
         return sums[..., :j], sums[..., j]
@@ -244,16 +243,16 @@ def _gradient_by_products(
     to_senders = pair.permute(2, 0, 1)  # (k, v, u)
     for chunk in sums.product_chunks(content):
         times, moments = chunk.steps.stop - chunk.steps.start, sums.at_times(chunk)
-        evidence = sums.evidence(decay, moments)[..., None]  # (t, u, k, 1)
-        sent = torch.cat([sums.content_at(padded, moments) * evidence, evidence], dim=-1)
-        sent = _as_matrices(sent)  # (k, t (j + 1), u)
-        received = content.new_zeros(times, len(pair), k, j + 1)
-        received[chunk.step, sums.batch.sensor[chunk.rows]] = d_sums[chunk.rows]
-        arrived = _as_matrices(received)  # (k, t (j + 1), v)
-        d_pair += torch.bmm(arrived.transpose(1, 2), sent).permute(1, 2, 0)
-        d_sent = torch.bmm(arrived, to_senders)  # (k, t (j + 1), u)
-        of_evidence = (sent * d_sent).view(k, times, j + 1, -1).sum(2).permute(1, 2, 0)  # (t, u, k)
-        of_sent = d_sent.view(k, times, j + 1, -1)[:, :, :j].permute(1, 3, 0, 2).contiguous() * evidence
+        evidence = sums.evidence(decay, moments)  # (t, u, k)
+        sent = _sent(sums.content_at(padded, moments), evidence)  # (k, t, j + 1, u)
+        received = content.new_zeros(k, times, j + 1, len(pair))
+        received[:, chunk.step, :, sums.batch.sensor[chunk.rows]] = d_sums[chunk.rows]
+        arrived = received.flatten(1, 2)  # (k, t (j + 1), v)
+        d_pair += torch.bmm(arrived.transpose(1, 2), sent.flatten(1, 2)).permute(1, 2, 0)
+        d_sent = torch.bmm(arrived, to_senders).view_as(sent)
+        of_evidence = sent.mul_(d_sent).sum(2).permute(1, 2, 0)  # (t, u, k)
+        of_sent = evidence.new_empty(*evidence.shape, j)
+        torch.mul(d_sent[:, :, :j].permute(1, 3, 0, 2), evidence[..., None], out=of_sent)
         yield moments, of_sent, of_evidence
 
 
@@ -302,9 +301,13 @@ def _rows(padded: Tensor, at: Tensor) -> Tensor:
     return padded.flatten(1).index_select(0, at.flatten()).view(*at.shape, *padded.shape[1:])
 
 
-def _as_matrices(x: Tensor) -> Tensor:
-    """(t, u, k, c) -> (k, t c, u)."""
-    return x.permute(2, 0, 3, 1).reshape(x.shape[2], -1, x.shape[1])
+def _sent(content: Tensor, evidence: Tensor) -> Tensor:
+    """(t, u, k, j), (t, u, k) -> (k, t, j + 1, u): contents times evidence, and evidence, in the order of products."""
+    t, u, k, j = content.shape
+    sent = content.new_empty(k, t, j + 1, u)
+    torch.mul(content, evidence[..., None], out=sent[:, :, :j].permute(1, 3, 0, 2))
+    sent[:, :, j] = evidence.permute(2, 0, 1)
+    return sent
 
 
 def _numbers_per_reading(content: Tensor, pair: Tensor) -> int:
