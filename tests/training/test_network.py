@@ -51,11 +51,12 @@ def test_the_network_that_validates_better_is_the_one_trained_alone(monkeypatch,
     assert np.array_equal(chosen.predict_proba(test), expected.predict_proba(test))
     assert chosen.resolved()["model"]["ablation.messages"] is (alone is ALWAYS)
     assert chosen.notes_["messages"] == {
+        "used": alone is ALWAYS,
+        "reason": "compared",
         "metric": "log_loss",
+        "epochs": EPOCHS,
         "with": with_,
         "without": without,
-        "used": alone is ALWAYS,
-        "epochs": EPOCHS,
     }
 
 
@@ -103,18 +104,70 @@ def test_without_validation_samples_messages_are_used():
     assert "messages" not in clf.notes_
 
 
-def test_messages_that_exceed_the_memory_are_left_out_with_a_warning(monkeypatch):
+@pytest.fixture
+def little_memory(monkeypatch):
+    """Too little memory for training with messages."""
+
     def require_room(model: Any, data: Any, *, gradients: bool) -> None:
         if model.nearby is not None:
             raise NotEnoughMemoryError("Training on the largest sample would take about 99 GB of memory.\nCut it.")
 
     monkeypatch.setattr("raindrop.training.memory.require_room", require_room)
+
+
+def test_messages_that_exceed_the_memory_are_left_out_with_a_warning(little_memory, tmp_path):
     with pytest.warns(RaindropWarning, match="trained without messages between sensors.*99 GB"):
-        clf = fit()
+        clf = fit(run=tmp_path / "run")
     assert clf.model_.nearby is None
     assert clf.resolved()["model"]["ablation.messages"] is False
+    with pytest.raises(ConfigError, match="would have exceeded the memory, so it was trained without them"):
+        rd.load(tmp_path / "run").graphs(easy_table(5))
     with pytest.raises(NotEnoughMemoryError):
         fit(more=ALWAYS)
+
+
+@pytest.mark.filterwarnings("ignore:The network is trained without messages")
+def test_a_blend_needs_no_memory_for_a_network_that_is_given(little_memory):
+    alone = rd.Classifier("blend", seed=3, config=SETTINGS_OF["blend"]).network_alone()
+    alone.fit(easy_table(48), validation=easy_table(30, seed=1))
+    assert fit("blend", network=alone).model_.network.nearby is None
+
+
+@pytest.mark.filterwarnings("ignore:The network is trained without messages")
+def test_a_run_resumed_with_more_memory_goes_on_with_messages(monkeypatch, tmp_path):
+    expected = fit()
+    with monkeypatch.context() as context:
+        context.setattr("raindrop.estimators.base.only_without_messages_fits", lambda *_: True)
+        with pytest.raises(KeyboardInterrupt):
+            fit(run=tmp_path / "run", callbacks=[Epochs(2)])
+    resumed, test = fit(run=tmp_path / "run", resume=True), easy_table(20, seed=2)
+    assert np.array_equal(resumed.predict_proba(test), expected.predict_proba(test))
+
+
+def test_a_graph_that_was_given_is_not_optional():
+    table = easy_table(48)
+    edges = [[table.sensors[0], table.sensors[1], 1.0]]
+    clf = fit(more={"model.graph.initial_edges": edges})
+    assert clf.model_.nearby is not None
+    assert "messages" not in clf.notes_
+
+
+def test_another_model_or_fit_forgets_the_choice(monkeypatch):
+    losses(monkeypatch, 0.6, 0.7)
+    clf = fit()
+    assert clf.set_params(progress=False).resolved()["model"]["ablation.messages"] is False
+    clf.set_params(model="trees", config={"model.rounds": 3}).fit(easy_table(48), validation=easy_table(30, seed=1))
+    assert "ablation.messages" not in clf.resolved()["model"]
+
+
+def test_settings_that_contradict_the_model_to_start_from_are_refused(monkeypatch):
+    losses(monkeypatch, 0.6, 0.7)
+    start = fit()
+    for config in ({"model.graph.reconstruction": 7.0}, {"model": {"graph": {"reconstruction": 7.0}}}):
+        with pytest.raises(ConfigError, match=r"other settings \(model\.graph\.reconstruction\)"):
+            fit(more=config, start_from=start)
+    with pytest.raises(ConfigError, match="start_from is a Classifier of the model 'raindrop'; this is"):
+        rd.Classifier("transformer").fit(easy_table(48), start_from=start)
 
 
 class Epochs(Callback):
@@ -158,6 +211,8 @@ def test_a_callback_that_stops_the_first_training_stops_both():
     clf = fit(callbacks=[Stop()])
     assert clf.model_.nearby is None
     assert len(clf.history_) == 2
+    with pytest.raises(ConfigError, match="a callback stopped training before messages between sensors were tried"):
+        clf.graphs(easy_table(5))
 
 
 @pytest.mark.parametrize("epoch", [2, EPOCHS, EPOCHS + 2])

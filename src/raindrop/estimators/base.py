@@ -36,7 +36,7 @@ from raindrop.table.run_split import RunSplit
 from raindrop.tasks.base import Task, Watched
 from raindrop.training import distributed
 from raindrop.training.callbacks import board_of
-from raindrop.training.memory import require_room_for_either, require_room_for_weights
+from raindrop.training.memory import only_without_messages_fits, require_room_for_weights
 from raindrop.training.network import SOFT_TARGETS, fit_network, without_leftovers
 from raindrop.training.progress import note
 from raindrop.training.scoring import scores_of
@@ -118,7 +118,8 @@ class Estimator(Settings, ABC):
         start_from: Estimator | None = None,
     ) -> Self:
         """Train on `training`, choose the epoch on `held_out` if there is any, and save to the run's folder."""
-        self.chosen_ = {} if start_from is None else start_from.chosen_
+        alike = start_from is not None and type(start_from) is type(self) and start_from.model == self.model
+        self.chosen_ = cast(Estimator, start_from).chosen_ if alike else {}
         entry, model_config, train_config = self._configs()
         device = resolve_device(self.device)
         folder = None if run is None else Path(run)
@@ -149,16 +150,16 @@ class Estimator(Settings, ABC):
             torch.manual_seed(int(self.seed))
             compared = held_out is not None and start_from is None and network is None
             without = self.model_.network.without_messages() if compared else None
-        comparison: dict[str, Any] | None = None
+        messages: dict[str, Any] | None = None if start_from is None else start_from.notes_.get("messages")
         shared_times_warning(self.model_, training)
         learned_from = self._training_source(training)
-        if not isinstance(self.model_, DirectModel) and require_room_for_either(
-            self.model_.network, without, learned_from
-        ):
-            self._use(cast(Model, without))
-            without = None
-        chosen_by = None if held_out is None else self._validation_source(held_out)
         distributed.join()
+        only_without = (
+            network is None
+            and not isinstance(self.model_, DirectModel)
+            and only_without_messages_fits(self.model_.network, without, learned_from)
+        )
+        chosen_by = None if held_out is None else self._validation_source(held_out)
         within_run = nullcontext() if folder is None or distributed.rank() else run_folder(folder)
         with within_run, without_leftovers(folder), limit_threads(self.threads):
             if folder is not None and resume and distributed.rank() == 0:
@@ -173,7 +174,7 @@ class Estimator(Settings, ABC):
                     self.model_.load_state_dict(start_from.model_.state_dict())
                 if network is not None:
                     self._use(deepcopy(network.model_.network))
-                    self.history_, comparison = network.history_, network.notes_.get("messages")
+                    self.history_, messages = network.history_, network.notes_.get("messages")
                 else:
                     fewer = self.fewer_steps(len(learned_from), float(np.mean(learned_from.lengths)))
                     note(self.progress and fewer is not None, str(fewer))
@@ -181,7 +182,7 @@ class Estimator(Settings, ABC):
                     samples = [int(self.seed), VERSION, self.task_.to_dict(), self.data_, training.fingerprint]
                     boards = [board_of(folder)] if tensorboard and not distributed.rank() else []
                     trained = fit_network(
-                        self.model_.network,
+                        None if only_without else self.model_.network,
                         without,
                         learned_from,
                         chosen_by,
@@ -198,10 +199,10 @@ class Estimator(Settings, ABC):
                         show=self.progress,
                         callbacks=[*callbacks, *boards],
                     )
-                    self.history_, comparison = trained.history, trained.comparison
+                    self.history_, messages = trained.history, trained.messages
                     self._use(trained.network)
                 self.model_.to("cpu")
-            self.notes_ = self.model_.finish(chosen_by) | ({} if comparison is None else {"messages": comparison})
+            self.notes_ = self.model_.finish(chosen_by) | ({} if messages is None else {"messages": messages})
             self._forget_calibration()
             watched: list[Watched] = []
             if chosen_by is not None:
@@ -262,7 +263,10 @@ class Estimator(Settings, ABC):
         """Take over from `start` what its weights depend on: classes, scaling, time unit and window."""
         start._require_fitted()
         mine, its = self.resolved()["model"], start.resolved()["model"]
+        requested = configs.to_dict(self._configs(chosen={})[1])  # what training chose before may not replace it
+        given = {name for name in self._given_model_settings() if not name.endswith("graph.optional")}
         other = [name for name in mine if mine[name] != its.get(name)]
+        other += [name for name in mine if name in given and mine[name] != requested[name]]
         if type(start) is not type(self) or start.model != self.model or other:
             settings = f", with other settings (model.{other[0]})" if start.model == self.model and other else ""
             raise ConfigError(

@@ -6,7 +6,7 @@ import json
 import platform
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -20,6 +20,7 @@ from raindrop.estimators.signature import Key, require_signature
 from raindrop.files import atomic_file, content_checksum, file_checksum, read_json, to_json, write_json
 from raindrop.table.run_split import RunSplit
 from raindrop.table.time_columns import TimeUnit
+from raindrop.training.network import WITHOUT_MESSAGES
 from raindrop.version import VERSION
 
 FORMAT = 2
@@ -45,14 +46,15 @@ class TrainingData(msgspec.Struct):
     window: tuple[float, float]
 
 
-class Comparison(msgspec.Struct):
-    """The validation metric with and without messages, where they were optional."""
+class Optional(msgspec.Struct):
+    """Whether optional messages are used, and why; `training.network.Trained.messages`."""
 
-    metric: str
     used: bool
-    epochs: int
-    with_: float | None = msgspec.field(name="with")
-    without: float | None
+    reason: Literal["compared", "memory", "stopped"]
+    metric: str = ""
+    epochs: int = 0
+    with_: float | None = msgspec.field(name="with", default=None)
+    without: float | None = None
 
 
 class Notes(msgspec.Struct):
@@ -62,7 +64,7 @@ class Notes(msgspec.Struct):
     average_of: str = ""
     weights: list[dict[str, float]] = []
     validation: dict[str, dict[str, float | None]] = {}
-    messages: Comparison | None = None
+    messages: Optional | None = None
 
 
 class Static(msgspec.Struct):
@@ -159,7 +161,7 @@ def read_model(
     """The JSON and the weights, after verifying checksums and, if a key is given, the signature."""
     path = folder / "model.json"
     if not path.exists():
-        started = any(folder.rglob("checkpoint.safetensors"))
+        started = any((place / "checkpoint.safetensors").exists() for place in (folder, folder / WITHOUT_MESSAGES))
         hint = "The run has not finished; continue it with --resume." if started else "Is this a run folder?"
         raise ModelFileError(f"{folder}: there is no model.json. {hint}")
     try:

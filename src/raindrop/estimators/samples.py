@@ -84,7 +84,7 @@ class SampleEstimator(Estimator):
         same model and settings, provides the initial weights, the scaling and the classes: training continues from
         there on this table.
         """
-        _, _, train_config = self._configs()
+        _, _, train_config = self._configs(chosen={})
         resolve_device(self.device)
         table = require_table(X, "fit") if y is None else self._with_targets(require_table(X, "fit"), y)
         if not len(table):
@@ -185,21 +185,35 @@ class SampleEstimator(Estimator):
 
         def edges(output: Output) -> Tensor:
             if output.edges is None:
-                raise ConfigError(self._no_graph_reason())
+                raise self.no_graph(f"Model '{self.model}' with these settings has no sensor graph.")
             return output.edges
 
         weights = self._collect(X, edges)
         shared_times_warning(self.model_, X)
         return SensorGraphs(self.scaler_.sensors, X.ids, np.concatenate(weights), WEIGHTS_REASON)
 
-    def _no_graph_reason(self) -> str:
-        messages = self.notes_.get("messages")
-        if messages is None or messages["used"]:
-            return f"Model '{self.model}' with these settings has no sensor graph."
-        title, number = self.task_.title(messages["metric"]), "without messages {without:.3f}, with them {with:.3f}"
+    def why_no_messages(self) -> str:
+        """Why training left out optional messages between sensors; "" if it has not."""
+        messages = getattr(self, "notes_", {}).get("messages", {"used": True})
+        if messages["used"]:
+            return ""
+        if messages["reason"] == "memory":
+            return "messages between sensors would have exceeded the memory"
+        if messages["reason"] == "stopped":
+            return "a callback stopped training before messages between sensors were tried"
+        title = self.task_.title(messages["metric"])
         return (
-            "This model has no sensor graph: messages between sensors did not help on the validation samples "
-            f"({title} {number.format(**messages)}), so it was trained without them. For a graph, fit with "
+            "messages between sensors did not help on the validation samples "
+            f"({title} without messages {messages['without']:.3f}, with them {messages['with']:.3f})"
+        )
+
+    def no_graph(self, otherwise: str) -> ConfigError:
+        """The error for a graph of a model without messages: why it has none, or what is said `otherwise`."""
+        why = self.why_no_messages()
+        if not why:
+            return ConfigError(otherwise)
+        return ConfigError(
+            f"This model has no sensor graph: {why}, so it was trained without them. For a graph, fit with "
             'preset="graph" or with config={"model.graph.optional": False}; rd.sensor_graph(table) needs no model.'
         )
 

@@ -35,6 +35,8 @@ class Settings(BaseEstimator):  # type: ignore[misc]
         """As in scikit-learn; `train__epochs=5` or `model__slots__dim=8` changes a single setting, for searches."""
         single = {name: params.pop(name) for name in list(params) if name.startswith(("model__", "train__"))}
         super().set_params(**params)
+        if single or {"model", "preset", "config"} & set(params):
+            self.chosen_ = {}
         if single:
             sections = configs.split_sections(self.config or {})
             present = {f"{section}.{name}": value for section, own in sections.items() for name, value in own.items()}
@@ -44,7 +46,14 @@ class Settings(BaseEstimator):  # type: ignore[misc]
     def _check_arguments(self) -> None:
         """Raise on arguments that the subclass does not accept."""
 
-    def _configs(self) -> tuple[Entry, Any, TrainConfig]:
+    def _given_model_settings(self) -> set[str]:
+        """The names of the model's settings that `config` changes."""
+        own = configs.split_sections(self.config or {})["model"]
+        groups = {name: value for name, value in own.items() if isinstance(value, Mapping)}
+        return {*own, *(f"{group}.{name}" for group, names in groups.items() for name in names)}
+
+    def _configs(self, chosen: Mapping[str, Any] | None = None) -> tuple[Entry, Any, TrainConfig]:
+        """Entry, model and training settings; with `chosen` instead of what training chose."""
         if self.model not in self.registry:
             raise ConfigError(f"Unknown model '{self.model}': {suggest(self.model, self.registry)}")
         entry = self.registry[self.model]
@@ -58,8 +67,8 @@ class Settings(BaseEstimator):  # type: ignore[misc]
         check_threads(self.threads)
         self._check_arguments()
         preset, own = configs.split_sections(entry.presets[self.preset]), configs.split_sections(self.config or {})
-        chosen = configs.split_sections(self.chosen_)
-        model_config = configs.make(entry.config, preset["model"], own["model"], chosen["model"], where="model.")
+        choice = configs.split_sections(self.chosen_ if chosen is None else chosen)
+        model_config = configs.make(entry.config, preset["model"], own["model"], choice["model"], where="model.")
         if "epochs" in own["train"]:
             preset["train"] = {name: value for name, value in preset["train"].items() if name != "min_steps"}
         return entry, model_config, configs.make(TrainConfig, preset["train"], own["train"], where="train.")

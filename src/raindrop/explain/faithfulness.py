@@ -57,7 +57,7 @@ def faithfulness(
     network = estimator.model_.network
     ablation = network.config.ablation if isinstance(network, Raindrop) else None
     if ablation is None or not (ablation.messages and ablation.edge_weights):
-        raise ConfigError("Only a Raindrop model with messages and edge weights has edges that can be removed.")
+        raise estimator.no_graph("Only a Raindrop model with messages and edge weights has edges that can be removed.")
     if not shares or not all(0 < share <= 1 for share in shares) or list(shares) != sorted(set(shares)):
         raise ConfigError(f"shares must rise from above 0 to at most 1, not {tuple(shares)}.")
     if draws < 1:

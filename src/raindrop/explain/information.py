@@ -31,7 +31,7 @@ def information_graphs(estimator: SampleEstimator, table: EventTable) -> SensorG
     """
     model = estimator.model_.network
     if not isinstance(model, Raindrop) or not model.config.graph.reconstruction:
-        raise ConfigError(
+        raise estimator.no_graph(
             "Information graphs need a Raindrop model whose messages were trained to predict readings: "
             "train with model.graph.reconstruction above 0 (the preset 'tuned' does)."
         )

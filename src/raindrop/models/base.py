@@ -65,7 +65,7 @@ class Model(nn.Module, ABC):
         scores: Tensor = self(batch).scores
         return scores
 
-    needs_cells: ClassVar[bool] = True
+    needs_cells = True
     """Whether its memory grows with readings x sensors of a sample (`BatchSource.cells`)."""
     needs_shared_times = False
     """Whether sensors exchange information only if they are read at the same time."""

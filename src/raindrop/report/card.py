@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from numpy.typing import NDArray
 
@@ -87,11 +87,12 @@ def card_of(
 
 
 def messages_text(estimator: Estimator) -> str:
-    """Whether optional messages are used, and the validation metric with and without them."""
-    compared = estimator.notes_["messages"]
-    title, kept = estimator.task_.title(compared["metric"]), "used" if compared["used"] else "left out"
-    with_, without = (f"{compared[name]:.4f}" for name in ("with", "without"))
-    return f"{kept}: validation {title} {with_} with them, {without} without"
+    """Whether optional messages are used, and why."""
+    found = estimator.notes_["messages"]
+    if not found["used"]:
+        return f"left out: {cast(SampleEstimator, estimator).why_no_messages()}"
+    title = estimator.task_.title(found["metric"])
+    return f"used: validation {title} {found['with']:.4f} with them, {found['without']:.4f} without"
 
 
 def model_rows(estimator: Estimator) -> Rows:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from raindrop.errors import ConfigError
+from raindrop.errors import ConfigError, format_count
 from raindrop.estimators.samples import SampleEstimator
 from raindrop.explain.faithfulness import faithfulness
 from raindrop.explain.information import information_graphs
@@ -97,7 +98,13 @@ def graph_views(
         if view.empty:
             views.append(view)
             continue
-        others = [graphs_of(other, table) for other in other_seeds]
+        others = []
+        for other in other_seeds:
+            with suppress(ConfigError):  # training left out messages with this seed
+                others.append(graphs_of(other, table))
+        if len(others) < len(other_seeds):
+            missing = format_count(len(other_seeds) - len(others), len(other_seeds), "models with other seeds")
+            view = replace(view, about=f"{about} {missing} have no such graph.")
         if len(codes) < 2:
             views.append(_with_seeds(view, graphs, others, codes[0]))
         else:

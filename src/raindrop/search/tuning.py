@@ -41,9 +41,9 @@ def tune(
     The first trial has the estimator's own settings; those set explicitly are the same in every trial. The settings
     that are varied, and their ranges, are declared for each model in `models/search_spaces.py`. A trial trains on X and
     is scored by the validation metric (train.metric), epoch by epoch: one that is worse than half of the others at the
-    same epoch is stopped. Messages between sensors are not optional (model.graph.optional), since trials vary their
-    settings. Without `validation`, a share of X (train.holdout) is held out once for all trials, with groups kept
-    together.
+    same epoch is stopped. Messages between sensors are not optional, since trials vary their settings, unless
+    model.graph.optional is set explicitly. Without `validation`, a share of X (train.holdout) is held out once for all
+    trials, with groups kept together.
 
     Repeating the call continues the search in the folder `out` until it has this many `trials`; `minutes` limits this
     call. Several `processes`, or several such calls, share the trials; the trial of a killed process is run again by

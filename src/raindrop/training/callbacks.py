@@ -20,7 +20,8 @@ class Callback:
     def on_epoch(self, epoch: int, metrics: Mapping[str, float]) -> bool | None:
         """After an epoch, with its 'loss', 'seconds' and validation metrics. True stops training.
 
-        The weights of the epoch that validated best so far are kept.
+        The weights of the epoch that validated best so far are kept. Where messages are optional, the epochs of both
+        networks are counted together; to stop during the first leaves messages out.
         """
 
     def on_end(self) -> None:

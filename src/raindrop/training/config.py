@@ -40,7 +40,8 @@ class TrainConfig(Ranged):
     patience: Count = 0
     """Early stopping: epochs without a better validation metric; 0 trains for all epochs and keeps the best one."""
     minutes: Weight = 0.0
-    """Stop after this many minutes, with a schedule that ends by then; 0 means no limit."""
+    """Stop after this many minutes, with a schedule that ends by then; 0 means no limit. Where messages are optional, a
+    third of it is for the network without them."""
     metric: str = "auto"
     """The validation metric that chooses the epoch to keep; auto is the task's own (AUROC, or MAE)."""
     ema_decay: Share = 0.0

@@ -102,7 +102,7 @@ def train(
     limit = 60 * config.minutes or math.inf
     begun = saved - sum(record["seconds"] for record in progress.history)
     if progress.done:  # a finished run may be extended
-        progress.done = is_done()
+        progress.done = is_done() or time.monotonic() - begun > 0.95 * limit
     if progress.history:  # it may have been killed between checkpoint and log
         _log(run, progress.history)
 

@@ -20,6 +20,7 @@ from raindrop.batch.collate import MAX_CELLS, BatchSource, Collator
 from raindrop.errors import NotEnoughMemoryError, RaindropWarning
 from raindrop.hardware import require_memory
 from raindrop.models.base import Model
+from raindrop.training import distributed
 
 SCORING_BYTES, TRAINING_BYTES = 32, 96  # per cell of an item of more than MAX_CELLS
 LONG = 10_000  # readings; for longer items the model is tried on the first readings
@@ -70,21 +71,28 @@ def require_room(model: Model, data: BatchSource, *, gradients: bool) -> None:
     )
 
 
-def require_room_for_either(network: Model, without: Model | None, data: BatchSource) -> bool:
-    """Raise if training would exceed the memory; True, with a warning, if only `without` messages it would not."""
+def only_without_messages_fits(network: Model, without: Model | None, data: BatchSource) -> bool:
+    """Raise if training would exceed the memory; True, with a warning, if it would not `without` messages.
+
+    Several processes decide alike: what exceeds the memory of one is too much for all.
+    """
+    found: NotEnoughMemoryError | None = None
     try:
         require_room(network, data, gradients=True)
     except NotEnoughMemoryError as error:
-        if without is None:
-            raise
-        require_room(without, data, gradients=True)
-        warnings.warn(
-            f"The network is trained without messages between sensors. With them: {str(error).splitlines()[0]}",
-            RaindropWarning,
-            stacklevel=4,
-        )
-        return True
-    return False
+        found = error
+    if without is None:
+        if found is not None:
+            raise found
+        return False
+    if not distributed.agreed(found is not None):
+        return False
+    require_room(without, data, gradients=True)
+    why = "another process would exceed its memory." if found is None else str(found).splitlines()[0]
+    warnings.warn(
+        f"The network is trained without messages between sensors. With them: {why}", RaindropWarning, stacklevel=4
+    )
+    return True
 
 
 @dataclass(frozen=True)

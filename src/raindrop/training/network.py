@@ -8,7 +8,6 @@ messages know the label it is far ahead; where they add nothing, the faster and 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -43,12 +42,12 @@ class Trained:
 
     network: Model
     history: History
-    comparison: dict[str, Any] | None = None
-    """The validation metric with and without messages."""
+    messages: dict[str, Any] | None = None
+    """Where they were optional: whether they are used, and why; the validation metric with and without them."""
 
 
 def fit_network(
-    network: Model,
+    network: Model | None,
     without: Model | None,
     training: BatchSource,
     validation: BatchSource | None,
@@ -61,15 +60,20 @@ def fit_network(
 ) -> Trained:
     """Train `network` in place, or `without` (messages) if that validates better; `options` are those of `train`.
 
-    Soft targets are kept in `targets_file`, where they are found again by `samples_identity`.
+    Without a `network`, since it would exceed the memory, only the one without messages is trained. Soft targets are
+    kept in `targets_file`, where they are found again by `samples_identity`.
     """
     seed, show = options["seed"], options["show"]
     if config.soft_targets:
         targets = soft_targets(training, spec, config.soft_targets, seed, show, targets_file, samples_identity)
         training.targets = training.targets if targets is None else targets
     if without is None or validation is None:
+        assert network is not None
         return Trained(network, train(network, training, validation, config, **options))
     without.prepare(training, validation, seed)
+    if network is None:
+        history = train(without, training, validation, config, **options | {"run": _folder(options["run"])})
+        return Trained(without, history, {"used": False, "reason": "memory"})
     return _with_and_without(network, without, training, validation, config, **options)
 
 
@@ -87,29 +91,31 @@ def _with_and_without(
     **options: Any,
 ) -> Trained:
     """Train `without`, then `network` unless a callback has stopped training; callbacks see both as one training."""
-    name, started = judging_metric(task, config), time.monotonic()
+    name = judging_metric(task, config, weighted=training.weights is not None)
     metric, title = task.metrics[name], task.title(name)
     check_callbacks(callbacks)
     options |= {"task": task, "show": show}
     with closing_callbacks(watchers := CallbackList(callbacks if distributed.rank() == 0 else ())):
         note(show, "first without messages between sensors")
         shorter = replace(config, minutes=SHARE_WITHOUT * config.minutes)
-        folder, part = _folder(run), _Part(watchers, 0)
+        folder, part = _folder(run), _Part(watchers, 0, config)
         history = train(without, training, validation, shorter, run=folder, callbacks=[part], **options)
         if distributed.agreed(part.stopped):
-            return Trained(without, history)
+            return Trained(without, history, {"used": False, "reason": "stopped"})
         note(show, f"validation {title} {value_of_kept(history, name, task, config):.4f}; now with messages")
         if config.minutes:
-            config = replace(config, minutes=max(config.minutes - (time.monotonic() - started) / 60, 1e-3))
+            spent = sum(record["seconds"] for record in history) / 60
+            config = replace(config, minutes=max(config.minutes - spent, 1e-3))
         plan = Plan.of(config, len(training), float(np.mean(training.lengths)))
         epoch = math.ceil(max(JUDGED_AFTER * plan.epochs, JUDGED_AFTER_STEPS / plan.steps))
-        goal, part = Goal(epoch, name, best_of(history[:epoch], name, metric)), _Part(watchers, len(history))
+        goal, part = Goal(epoch, name, best_of(history[:epoch], name, metric)), _Part(watchers, len(history), config)
         found = train(network, training, validation, config, run=run, callbacks=[part], goal=goal, **options)
     with_, without_ = (value_of_kept(each, name, task, config) for each in (found, history))
     used = not goal.is_missed(found, metric) and metric.better(with_, without_)
     note(show, f"validation {title} {with_:.4f} with messages: they are {'used' if used else 'left out'}")
-    comparison = {"metric": name, "with": with_, "without": without_, "used": used, "epochs": len(found)}
-    return Trained(network, found, comparison) if used else Trained(without, history, comparison)
+    messages = {"used": used, "reason": "compared", "metric": name, "epochs": len(found)}
+    messages |= {"with": with_, "without": without_}
+    return Trained(network, found, messages) if used else Trained(without, history, messages)
 
 
 def _folder(run: Path | None) -> Path | None:
@@ -121,9 +127,12 @@ def _folder(run: Path | None) -> Path | None:
     return run / WITHOUT_MESSAGES
 
 
-def judging_metric(task: Task, config: TrainConfig) -> str:
-    """The metric by which networks are compared: the task's loss if it is a metric, since it varies least by chance."""
-    return task.loss_name if task.loss_name in task.metrics else task.require_metric(config.metric)
+def judging_metric(task: Task, config: TrainConfig, *, weighted: bool = False) -> str:
+    """The metric by which networks are compared: the task's loss, since it varies least by chance.
+
+    Where that is no metric, or training weights samples and the metric does not, it is the one that chooses the epoch.
+    """
+    return task.loss_name if task.loss_name in task.metrics and not weighted else task.require_metric(config.metric)
 
 
 def best_of(history: Sequence[Mapping[str, Any]], name: str, metric: Metric) -> float:
@@ -146,12 +155,12 @@ def value_of_kept(history: Sequence[Mapping[str, Any]], name: str, task: Task, c
 class _Part(Callback):
     """A part of a training that callbacks see as one: its epochs are counted from `before` on."""
 
-    def __init__(self, callbacks: CallbackList, before: int):
-        self.callbacks, self.before, self.stopped = callbacks, before, False
+    def __init__(self, callbacks: CallbackList, before: int, whole: TrainConfig):
+        self.callbacks, self.before, self.whole, self.stopped = callbacks, before, whole, False
 
     def on_start(self, settings: Mapping[str, Any]) -> None:
         if not self.before:
-            self.callbacks.on_start(settings)
+            self.callbacks.on_start({**settings, "train.minutes": self.whole.minutes})
 
     def on_epoch(self, epoch: int, metrics: Mapping[str, float]) -> bool:
         self.stopped = self.callbacks.on_epoch(self.before + epoch, metrics)

@@ -43,6 +43,7 @@ class Raindrop(Model):
         nearby = ablation.messages and config.graph.senders == "nearby"
         self.nearby = NearbyMessages(config, spec) if nearby else None
         self.needs_shared_times = ablation.messages and not nearby
+        self.needs_cells = ablation.messages
         self.layers = nn.ModuleList(
             MessagePassing(config, spec, last=layer == num_layers - 1) for layer in range(num_layers)
         )
@@ -68,11 +69,12 @@ class Raindrop(Model):
             self.slots.learn(training, lambda batch: ShortSeries.from_batch(batch, self.config.long_series).batch)
 
     def without_messages(self) -> Raindrop | None:
-        """The same network without messages, if `graph.optional` allows it."""
-        if not (self.config.graph.optional and self.config.ablation.messages):
+        """The same network without messages, if `graph.optional` allows it and no graph was given."""
+        graph = self.config.graph
+        if not (graph.optional and self.config.ablation.messages and graph.initial_edges is None):
             return None
-        graph = replace(self.config.graph, optional=False, reconstruction=0.0)
         ablation = replace(self.config.ablation, messages=False)
+        graph = replace(graph, optional=False, reconstruction=0.0)
         return Raindrop(replace(self.config, graph=graph, ablation=ablation), self.spec)
 
     def score_batch(self, batch: Batch) -> Tensor:
