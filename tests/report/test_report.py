@@ -18,7 +18,7 @@ from raindrop.graphs.evidence import stability
 from raindrop.graphs.graph import SensorGraphs
 from raindrop.report import report_on
 from raindrop.report.cases import choose, thinned
-from raindrop.report.graph_views import recurring
+from raindrop.report.graph_views import graph_views, recurring
 from raindrop.report.page import page
 from raindrop.report.tasks.classification import ClassView
 from raindrop.table.hide import hide_random_sensors, hide_sensors
@@ -89,6 +89,18 @@ def test_attention_of_a_case_is_the_models_over_time(report, model, table):
     known = {(sensor, time): weight for _, time, sensor, weight, _ in frame.iter_rows()}
     for sensor, time, attention in zip(case.sensor, case.time, case.attention, strict=True):
         assert attention == pytest.approx(known.get((SENSORS[sensor], time), 0) * times, abs=1e-4)
+
+
+@pytest.mark.slow
+def test_seeds_that_left_messages_out_are_counted_and_a_model_without_them_says_why(model, table):
+    never = {"model.ablation.messages": False, "model.graph.reconstruction": 0.0}
+    silent = awkward_model(table, **{"train.epochs": 1, **never})
+    code = np.zeros(len(table), dtype=np.int64)
+    view = graph_views(model, table, code, other_seeds=[model, silent])[0]
+    assert view.about.endswith("1 of 2 models with other seeds have no such graph.")
+    silent.notes_ = {"messages": {"used": False, "reason": "memory"}}
+    (probe,) = graph_views(silent, table, code)
+    assert "no graph of its own: messages between sensors would have exceeded the memory." in probe.about
 
 
 def test_graphs_come_with_evidence(report):

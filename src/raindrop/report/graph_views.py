@@ -112,7 +112,9 @@ def graph_views(
     try:
         probes = {each: _probe(estimator, table[code == each]) for each in codes}
         extent = "per class" if len(names) > 1 else "of all samples"
-        views.append(GraphView("Linear probe", f"{PROBE}One graph {extent}, none per sample.", probes))
+        why = estimator.why_no_messages()
+        no_other = f" The model has no graph of its own: {why}." if why else ""
+        views.append(GraphView("Linear probe", f"{PROBE}One graph {extent}, none per sample.{no_other}", probes))
     except ConfigError:  # the model has no embeddings of single readings
         pass
     return views
