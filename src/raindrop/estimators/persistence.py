@@ -46,7 +46,7 @@ class TrainingData(msgspec.Struct):
     window: tuple[float, float]
 
 
-class Optional(msgspec.Struct):
+class OptionalMessages(msgspec.Struct):
     """Whether optional messages are used, and why; `training.network.Trained.messages`."""
 
     used: bool
@@ -64,7 +64,7 @@ class Notes(msgspec.Struct):
     average_of: str = ""
     weights: list[dict[str, float]] = []
     validation: dict[str, dict[str, float | None]] = {}
-    messages: Optional | None = None
+    messages: OptionalMessages | None = None
 
 
 class Static(msgspec.Struct):
