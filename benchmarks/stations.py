@@ -11,6 +11,7 @@ import os
 import subprocess
 import tempfile
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ class Stations:
     truth: Matrix
     visible: Matrix
     test: NDArray[np.bool_]  # (hour,)
+    start: datetime  # hours count from it
     place: Matrix  # (station, 2) latitude and longitude
     distance: Matrix  # (station, station) km
 
@@ -43,12 +45,12 @@ class Stations:
     def read(cls, folder: Path) -> Stations:
         ground, missing = (pl.read_csv(folder / f"pm25_{name}.txt") for name in ("ground", "missing"))
         names = missing.columns[1:]
-        month = missing["datetime"].str.to_datetime("%Y/%m/%d %H:%M:%S").dt.month().to_numpy()
+        times = missing["datetime"].str.to_datetime("%Y/%m/%d %H:%M:%S")
         truth, visible = (f.select(pl.col(names).cast(pl.Float64)).to_numpy() for f in (ground, missing))
         place = pl.read_csv(folder / "pm25_latlng.txt").select("latitude", "longitude").to_numpy()
         km = place * np.array([111.0, 85.0])
         distance = np.sqrt(((km[:, None] - km[None]) ** 2).sum(-1))
-        return cls(names, truth, visible, np.isin(month, TEST_MONTHS), place, distance)
+        return cls(names, truth, visible, times.dt.month().is_in(TEST_MONTHS).to_numpy(), times[0], place, distance)
 
     def training_table(self) -> EventTable:
         """The visible readings of the other months: a sample for each run of them."""
@@ -70,8 +72,10 @@ class Stations:
     def _table(self, present: NDArray[np.bool_], sample: NDArray[Any]) -> EventTable:
         hour, station = np.nonzero(present)
         names = np.array(self.names)[station]
+        ids = np.unique(sample[hour])
+        samples = {"sample": ids, "time_zero": [self.start] * len(ids)}  # so the time of day is known
         return EventTable.from_columns(
-            sample[hour], hour.astype(float), names, self.visible[hour, station], sensors=self.names
+            sample[hour], hour.astype(float), names, self.visible[hour, station], samples, sensors=self.names
         )
 
     def queries(self, asked: NDArray[np.bool_]) -> pl.DataFrame:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import datetime
+
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from closeness import ONE_SUM, tolerance
@@ -231,6 +235,44 @@ def test_what_is_asked_for_in_training_is_a_reading_of_the_window_that_is_not_vi
         assert windows.start[window] <= time < windows.stop[window]
         row = every[window, code, time]
         assert float(batch.target[at]) == training.scaler.scale_values(table.value[[row]], np.array([code]))[0]
+
+
+def with_dates(zone: str | None = None) -> EventTable:
+    """`plant` with times in minutes since 06:15, 18:00, an unknown date, and midnight."""
+    table = plant()
+    zero = [datetime(2026, 3, 1, 6, 15), datetime(2026, 5, 2, 18), None, datetime(2026, 1, 1)]
+    dates = pl.Series(zero, dtype=pl.Datetime("us"))
+    samples = table.samples.with_columns(time_zero=dates if zone is None else dates.dt.replace_time_zone(zone))
+    return replace(table, samples=samples, time_unit="minutes")
+
+
+@pytest.mark.parametrize("zone", [None, "America/New_York"])
+def test_queries_know_the_time_of_day_on_the_clock_of_their_sample(zone):
+    table = with_dates(zone)
+    queries = np.array([0, 0, 2, 3]), np.array([0, 1, 0, 1]), np.array([0.0, 90.0, 700.0, 720.0])
+    source = QueryWindows(table, Scaler.fit(table), INTERVAL, queries)
+    clock = np.concatenate([source.batch(np.array([at])).queries.clock.numpy() for at in range(len(source))])
+    hour = 2 * np.pi / 24 * np.array([6.25, 7.75, 0.0, 12.0])
+    expected = np.stack([np.sin(hour), np.cos(hour)], axis=1)
+    expected[2] = 0  # the date is unknown
+    assert source.in_asked_order(clock) == pytest.approx(expected, abs=1e-6)
+
+
+def test_queries_of_a_table_without_dates_have_no_time_of_day(table):
+    source = QueryWindows(table, Scaler.fit(table), INTERVAL, asked(table))
+    assert source.batch(np.arange(len(source))).queries.clock is None
+
+
+def test_some_training_windows_do_not_know_the_time_of_day():
+    table = with_dates()
+    gaps = Gaps.learn(table, typical_intervals(table))
+    source = GapWindows(table, Scaler.fit(table), Windows.cut(table, INTERVAL), gaps)
+    known = []
+    for seed in range(30):
+        queries = source.batch(np.array([0, len(source) - 1]), rng=np.random.default_rng(seed)).queries
+        known += [bool(queries.clock[queries.sample == window].any()) for window in (0, 1)]
+        assert ((queries.clock**2).sum(1).round(decimals=4).unique().tolist()) in ([0.0], [1.0], [0.0, 1.0])
+    assert 40 < sum(known) < 60
 
 
 def test_hidden_readings_are_drawn_anew_by_the_seed_of_the_step(training):

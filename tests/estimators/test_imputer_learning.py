@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from refusal import is_sound
 from raindrop import DataError, EventTable, RaindropWarning
 from raindrop.batch.gaps import Gaps
 from raindrop.errors import ConfigError
-from raindrop.estimators import Imputer
+from raindrop.estimators import Imputer, load
 
 
 @pytest.fixture(scope="module")
@@ -196,3 +197,45 @@ def test_a_long_series_is_interpolated_across_the_edges_of_its_windows():
     expected = np.interp(times, own["time"], own["value"])
     scale = float(np.abs(own["value"].to_numpy()).max())
     assert_close(fitted.readings_at(series, asked).value, expected, magnitude=scale, dtype=np.float32)
+
+
+# ---------------------------------------------------------------- time of day
+
+
+def daily(dated: bool, *, days: int = 60, seed: int = 0, unit: Any = "hours") -> EventTable:
+    """A pump that runs from 9 to 13 every morning; its readings come about once an hour, from 04:30 on."""
+    rng = np.random.default_rng(seed)
+    hours = np.arange(24 * days) + rng.uniform(0, 0.9, 24 * days)
+    clock = (hours + 4.5) % 24
+    value = 5.0 * ((clock > 9) & (clock < 13)) + 0.1 * rng.normal(size=len(hours))
+    start = datetime(2026, 3, 1, 4, 30)
+    time = pl.Series([start + timedelta(hours=float(hour)) for hour in hours]) if dated else hours
+    return EventTable.from_columns(["plant"] * len(hours), time, ["pump"] * len(hours), value, time_unit=unit)
+
+
+def mornings(table: EventTable) -> tuple[EventTable, pl.DataFrame]:
+    """The table without most of its mornings, and the readings of these: dates where the table has dates."""
+    hours = table.time[table.rows()] * {"hours": 1.0, "minutes": 1 / 60}[table.time_unit]
+    clock = (hours + 4.5) % 24
+    hidden = (clock > 7) & (clock < 15) & ((hours // 24) % 3 > 0)
+    return table.where(~hidden), table.events().filter(pl.Series(hidden))
+
+
+@pytest.mark.slow
+def test_a_model_of_dated_readings_learns_what_happens_at_which_time_of_day(tmp_path):
+    config = LEARNING | {"train.epochs": 90}
+    errors = {}
+    for dated in (True, False):
+        imputer = Imputer(config=config).fit(daily(dated))
+        errors[dated] = imputer.evaluate(*mornings(daily(dated, seed=1)))["mae"]
+        if dated:
+            known = imputer
+    assert errors[True] < 0.5 * errors[False]
+    visible, truth = mornings(daily(True, seed=1))
+    answers = known.readings_at(visible, truth).value
+    known.save(tmp_path / "run")
+    assert np.array_equal(load(tmp_path / "run").readings_at(visible, truth).value, answers)
+    in_minutes, same = mornings(daily(True, seed=1, unit="minutes"))
+    assert_close(known.readings_at(in_minutes, same).value, answers, magnitude=10.0)
+    undated = known.evaluate(*mornings(daily(False, seed=1)))["mae"]  # worse, but no worse than one that never knew
+    assert errors[True] < undated < 1.3 * errors[False]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from closeness import NETWORK, assert_close
@@ -73,8 +75,14 @@ def test_the_core_of_a_classifier_gives_the_scores_of_its_model(table: EventTabl
     assert_close(found, expected, roundings=4 * NETWORK)
 
 
-@pytest.mark.parametrize("config", [{}, {"model.messages": False}, {"model.members": 3, "model.pair_rank": 2}])
+@pytest.mark.parametrize(
+    "config", [{}, {"model.messages": False}, {"model.members": 3, "model.pair_rank": 2}, {"dated": True}]
+)
 def test_the_core_of_an_imputer_answers_as_its_model_does(table: EventTable, config: dict[str, Any]) -> None:
+    config = dict(config)
+    if config.pop("dated", False):
+        zero = pl.Series([datetime(2026, 1, 1, at % 24) for at in range(len(table))])
+        table = replace(table, samples=table.samples.with_columns(time_zero=zero))
     estimator = shaken(
         Imputer(config={"train.epochs": 1, "train.min_steps": 1, "train.holdout": 0.0} | config).fit(table)
     )
@@ -86,6 +94,8 @@ def test_the_core_of_an_imputer_answers_as_its_model_does(table: EventTable, con
         torch.cat([batch.sensor[at_readings], torch.from_numpy(rng.integers(0, batch.num_sensors, number))]),
         torch.cat([batch.time[batch.step[at_readings]], torch.from_numpy(rng.uniform(-5, 60, number))]),
     ]
+    columns.append(torch.randn(2 * number, 2))  # the time of day
+    assert estimator.model_.dated == (table.time_zero is not None)
     with torch.no_grad():
         expected = estimator.model_(replace(batch, queries=Queries(*columns))).scores
         found = QueryCore(estimator.model_, rounds=4)(*on_grid(batch), *columns)

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from raindrop.batch.collate import Collator
 from raindrop.cli.app import main
 from raindrop.export import export_model, reader
 from raindrop.export.reader import ExportedModel
+from raindrop.table.queries import QueryTable
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
@@ -123,18 +125,29 @@ def test_a_pt2_program_of_the_papers_model_gives_the_librarys_scores(table: rd.E
         assert np.abs(found - expected[rows]).max() < 1e-4  # years
 
 
-def test_an_onnx_imputer_answers_as_the_library_does_in_windows_of_a_long_series(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dated", [False, True])
+def test_an_onnx_imputer_answers_as_the_library_does_in_windows_of_a_long_series(tmp_path: Path, dated: bool) -> None:
     rng = np.random.default_rng(0)
     hour, sensor = np.nonzero(rng.random((700, 3)) < 0.7)
-    series = rd.EventTable.from_columns(
-        np.repeat("plant", len(hour)), hour.astype(float), np.array(["x", "y", "z"])[sensor], rng.normal(size=len(hour))
-    )
-    model = rd.Imputer(config={"train.epochs": 1, "train.min_steps": 1}).fit(series)
+    value = rng.normal(size=len(hour)) + 3 * (hour % 24 == 9)
+    start = datetime(2026, 1, 1, 5, 30)
+    time = pl.Series([start + timedelta(hours=int(h)) for h in hour]) if dated else hour.astype(float)
+    series = rd.EventTable.from_columns(np.repeat("plant", len(hour)), time, np.array(["x", "y", "z"])[sensor], value)
+    model = rd.Imputer(config={"train.epochs": 1, "train.min_steps": 20}).fit(series)
     export_model(model, tmp_path / "onnx", max_times=512)
     queries = rd.grid(series, every=7.3)
     expected = model.readings_at(series, queries).value
     exported = ExportedModel(tmp_path / "onnx")
-    asked = {name: queries[name].to_numpy() for name in ("sample", "time", "sensor")}
+    numbers = QueryTable.from_frame(series, queries).time  # hours since the first reading
+    asked = {"sample": queries["sample"].to_numpy(), "time": numbers, "sensor": queries["sensor"].to_numpy()}
+    events, samples = columns_of(series)
     for size in (1, 3, 50):
-        found = exported.readings_at(columns_of(series)[0], asked, batch_size=size)
+        found = exported.readings_at(events, asked, samples, batch_size=size)
         assert np.abs(found[:, found.shape[1] // 2] - expected).max() < 1e-4
+    if dated:
+        unknown = exported.readings_at(events, asked, {"sample": ["plant"]})
+        assert np.abs(unknown - found).max() > 1e-3
+        as_text = exported.readings_at(events, asked, {"sample": ["plant"], "time_zero": ["2026-01-01T05:30:00"]})
+        assert np.abs(as_text - found).max() < 1e-6
+        with pytest.raises(reader.ReaderError, match=r"samples: 'time_zero' needs date times such as 2014-05-01T00"):
+            exported.readings_at(events, asked, {"sample": ["plant"], "time_zero": ["noon"]})

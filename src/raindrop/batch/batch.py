@@ -31,16 +31,19 @@ class Queries:
     sample: Tensor  # (q,)
     sensor: Tensor  # (q,)
     time: Tensor  # (q,) double, on the CPU
+    clock: Tensor | None = None  # (q, 2) sine and cosine of the time of day; 0 where it is unknown
 
     def __len__(self) -> int:
         return len(self.sample)
 
     def __getitem__(self, rows: Any) -> Queries:
-        return Queries(self.sample[rows], self.sensor[rows], self.time[rows])
+        clock = None if self.clock is None else self.clock[rows]
+        return Queries(self.sample[rows], self.sensor[rows], self.time[rows], clock)
 
     def to(self, device: torch.device | str) -> Queries:
         """The same queries on another device, except for their times."""
-        return Queries(self.sample.to(device), self.sensor.to(device), self.time)
+        clock = None if self.clock is None else self.clock.to(device)
+        return Queries(self.sample.to(device), self.sensor.to(device), self.time, clock)
 
 
 @dataclass(frozen=True)

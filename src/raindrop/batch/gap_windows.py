@@ -18,6 +18,7 @@ MAX_PAIRS = 1 << 17  # queries x sensors in a training batch,
 MIN_QUERIES = 64  # but at least this many queries
 MAX_VALIDATION = 50_000  # readings to validate on
 DISTANT_SHARE = 0.5  # of the sensors whose distant readings are visible in training
+UNDATED_SHARE = 0.1  # of the training windows whose queries do not know the time of day
 
 
 class GapWindows(WindowSource):
@@ -53,8 +54,13 @@ class GapWindows(WindowSource):
         askable = None if self.askable is None else self.askable[rows]
         return self.gaps.draw(rng, owner, sensor, time, inside, len(positions), askable)
 
-    def hide(self, positions: Positions, hidden: Bools, asked: Positions, distant: Bools | None) -> Batch:
-        """The batch without the hidden readings, with queries for the asked ones, and (window, sensor) `distant`."""
+    def hide(
+        self, positions: Positions, hidden: Bools, asked: Positions, distant: Bools | None, dated: Bools | None = None
+    ) -> Batch:
+        """The batch without the hidden readings, with queries for the asked ones.
+
+        `distant` (window, sensor) are the sensors whose distant readings are visible; `dated` is that of `ask`.
+        """
         rows, owner, sensor = self.readings(positions)
         target = self.scaler.scale_values(np.asarray(self.table.value[rows[asked]]), sensor[asked])
         keep = ~hidden
@@ -63,6 +69,7 @@ class GapWindows(WindowSource):
             self.with_distant(positions, (rows[keep], owner[keep], sensor[keep]), distant),
             (owner[asked], sensor[asked], np.asarray(self.table.time[rows[asked]])),
             target,
+            dated,
         )
 
     def cells(self, positions: Positions) -> NDArray[np.int64]:
@@ -85,7 +92,10 @@ class GapWindows(WindowSource):
         most = max(MIN_QUERIES, MAX_PAIRS // len(self.scaler.sensors))
         if len(asked) > most:
             asked = np.sort(rng.choice(asked, most, replace=False))
-        return self.hide(positions, hidden, asked, self.draw_distant(len(positions), rng))
+        distant = self.draw_distant(len(positions), rng)
+        # A model of dated tables can then also answer where the time of day is unknown.
+        dated = None if self.day_share is None else rng.random(len(positions)) >= UNDATED_SHARE
+        return self.hide(positions, hidden, asked, distant, dated)
 
 
 class HeldOutWindows(GapWindows):

@@ -24,6 +24,7 @@ from raindrop.batch.scaling import Scaler
 from raindrop.table.blocks import PageBudget
 from raindrop.table.event_table import EventTable
 from raindrop.table.queries import spans
+from raindrop.table.time_columns import SECONDS, day_shares
 
 LENGTH, MARGIN = 128.0, 96.0  # typical intervals
 Readings = tuple[Positions, Positions, Positions]
@@ -106,6 +107,8 @@ class WindowSource(BatchSource):
         self.budget = PageBudget()
         self.codes = scaler.sensor_codes(table, ignore_unknown=ignore_unknown)
         self.statics = scaler.encode_statics(table)
+        self.day_share = None if table.time_zero is None else day_shares(table.time_zero)
+        """(samples,) the time of day that times count from, from 0 to 1; NaN if it is unknown. None without dates."""
         self.truth = self.targets = self.weights = None
 
     def __len__(self) -> int:
@@ -170,14 +173,32 @@ class WindowSource(BatchSource):
         readings: Readings,
         asked: tuple[Positions, Positions, Float64],
         target: NDArray[np.float32] | None,
+        dated: Bools | None = None,
     ) -> Batch:
-        """The batch of these visible readings and queries (window, sensor, time)."""
+        """The batch of these visible readings and queries (window, sensor, time).
+
+        Queries know their time of day, unless `dated` (window,) says that those of a window do not.
+        """
+        sample, sensor, time = (torch.from_numpy(np.ascontiguousarray(column)) for column in asked)
         return self.assemble(
             readings,
             self.statics[self.windows.sample[positions]],
             target=None if target is None else torch.from_numpy(target),
-            queries=Queries(*(torch.from_numpy(np.ascontiguousarray(column)) for column in asked)),
+            queries=Queries(sample, sensor, time, self._clock(positions, asked, dated)),
         )
+
+    def _clock(
+        self, positions: Positions, asked: tuple[Positions, Positions, Float64], dated: Bools | None
+    ) -> torch.Tensor | None:
+        """(q, 2) sine and cosine of the time of day of each query; 0 where it is unknown. None without dates."""
+        if self.day_share is None:
+            return None
+        owner, _, time = asked
+        day = SECONDS["days"] / SECONDS[self.table.time_unit]
+        angle = 2 * np.pi * (self.day_share[self.windows.sample[positions]][owner] + time / day)
+        known = np.isfinite(angle) if dated is None else np.isfinite(angle) & dated[owner]
+        clock = np.stack([np.sin(angle), np.cos(angle)], axis=1)
+        return torch.from_numpy(np.where(known[:, None], clock, 0.0).astype(np.float32))
 
     def time_to_nearest(
         self, positions: Positions, seen: Readings, asked: tuple[Positions, Positions, Float64]

@@ -44,6 +44,7 @@ class TrainingData(msgspec.Struct):
     samples: int
     readings: int
     window: tuple[float, float]
+    dated: bool = False
 
 
 class OptionalMessages(msgspec.Struct):

@@ -274,6 +274,10 @@ class ReadingsEstimator(Estimator):
     def _window_interval(self) -> float:
         return float(np.median(self.interval_))
 
+    def _times_known(self, training: EventTable) -> dict[str, bool]:
+        zero = training.time_zero
+        return {"dated": True} if zero is not None and zero.count() else {}
+
     def _horizon(self) -> float | None:
         return None
 

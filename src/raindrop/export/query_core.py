@@ -19,7 +19,7 @@ from raindrop.models.raindrop.queries import RaindropQueries
 
 
 class QueryCore(nn.Module):
-    """Scores of queries: a grid, and sample, sensor and time (q,) of each query -> (q, level)."""
+    """Scores of queries: a grid, and sample, sensor, time (q,) and time of day (q, 2) of each query -> (q, level)."""
 
     def __init__(self, model: RaindropQueries, rounds: int):
         super().__init__()
@@ -34,10 +34,11 @@ class QueryCore(nn.Module):
         query_sample: Tensor,
         query_sensor: Tensor,
         query_time: Tensor,
+        query_clock: Tensor,
     ) -> Tensor:
         grid = GridBatch(torch.where(observed, value, 0.0), observed, time, statics)
         series = GridSeries(grid, self.model.interval, self.model.scales, self.rounds)
-        queries = Queries(query_sample, query_sensor, query_time)
+        queries = Queries(query_sample, query_sensor, query_time, query_clock)
         members, _ = self.model._answer(cast(Batch, grid), cast(Series, series), queries)
         return members.mean(1)
 

@@ -33,6 +33,7 @@ Array = NDArray[Any]
 MAX_CELLS = 1 << 19  # samples x timestamps x sensors in one call of the model
 MAX_QUERIES = 2048  # in one call
 LENGTH, MARGIN = 128.0, 96.0  # windows of long series, in typical intervals between readings
+SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86400.0}
 
 
 class ReaderError(ValueError):
@@ -98,6 +99,8 @@ class ExportedModel:
         """(queries, levels): the quantiles `about["levels"]` of each asked reading, in the sensor's unit.
 
         queries: columns sample, time and sensor. A reading at the very time of a query is not used for its answer.
+        If the samples have a column time_zero, the date time that their times count from, the model knows the time of
+        day, if it was trained on dates.
         """
         self._require("queries")
         readings = Readings(self.about, events, samples)
@@ -106,6 +109,7 @@ class ExportedModel:
         time = np.asarray(queries["time"], dtype=np.float64)
         if not np.isfinite(time).all():
             raise ReaderError("queries: every query needs a finite time.")
+        clock = time_of_day(samples, sample, time * SECONDS[self.about["time_unit"]] / SECONDS["days"])
         windows = Windows(readings, self.about["window_interval"])
         window = windows.of(sample, time)
         order = np.argsort(window, kind="stable")
@@ -125,6 +129,7 @@ class ExportedModel:
                     query_sample=np.searchsorted(chosen, window[some]),
                     query_sensor=sensor[some],
                     query_time=time[some],
+                    query_clock=clock[some],
                 )
         mean, scale = (np.array(self.about["scaler"][name])[sensor][:, None] for name in ("mean", "scale"))
         in_units: Array = answers * scale + mean
@@ -296,6 +301,22 @@ def encode_statics(about: Mapping[str, Any], samples: Columns | None, count: int
             number = np.array([column["mean"] if no else float(cell) for cell, no in zip(cells, unknown, strict=True)])
             columns.append(((number - column["mean"]) / column["scale"]).astype(np.float32)[:, None])
     return np.concatenate(columns, axis=1)
+
+
+def time_of_day(samples: Columns | None, sample: Array, days: Array) -> Array:
+    """(queries, 2): sine and cosine of the time of day, `days` after a sample's time_zero; 0 where it is unknown."""
+    cells = [] if samples is None or "time_zero" not in samples else list(samples["time_zero"])
+    if not cells:
+        return np.zeros((len(sample), 2), dtype=np.float32)
+    try:
+        on_own_clock = [cell.replace(tzinfo=None) if hasattr(cell, "tzinfo") else cell or None for cell in cells]
+        zero = np.array(on_own_clock, dtype="datetime64[us]")
+    except ValueError as error:
+        raise ReaderError(f"samples: 'time_zero' needs date times such as 2014-05-01T00:00:00 ({error}).") from None
+    since_midnight = (zero - zero.astype("datetime64[D]")) / np.timedelta64(1, "D")
+    angle = 2 * np.pi * (since_midnight[sample] + days)
+    clock = np.stack([np.sin(angle), np.cos(angle)], axis=1)
+    return np.where(np.isfinite(clock), clock, 0.0).astype(np.float32)
 
 
 def calibrate(about: Mapping[str, Any] | None, probability: Array) -> Array:

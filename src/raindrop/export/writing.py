@@ -35,7 +35,7 @@ FORMATS: tuple[str, ...] = get_args(Format)
 MAX_TIMES = 1024  # timestamps of a sample, or of a window of a long one
 OPSET = 18
 INPUTS = ("value", "observed", "time", "statics")
-QUERY_INPUTS = (*INPUTS, "query_sample", "query_sensor", "query_time")
+QUERY_INPUTS = (*INPUTS, "query_sample", "query_sensor", "query_time", "query_clock")
 
 
 def export_model(
@@ -107,8 +107,9 @@ class Exported(nn.Module):
         ]  # fmt: skip
         shapes: list[dict[int, Any]] = [{0: samples, 1: times}] * 3 + [{0: samples}]
         if isinstance(self.core, QueryCore):
-            example += [torch.arange(q) % b, torch.arange(q) % self.width, torch.linspace(0.5, 4.5, q).double()]
-            shapes += [{0: queries}] * 3
+            times_asked = torch.linspace(0.5, 4.5, q).double()
+            example += [torch.arange(q) % b, torch.arange(q) % self.width, times_asked, torch.zeros(q, 2)]
+            shapes += [{0: queries}] * 4
         with torch.no_grad(), _quietly():
             return torch.export.export(self.eval(), tuple(example), dynamic_shapes=(tuple(shapes),), strict=False)
 

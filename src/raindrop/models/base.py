@@ -22,6 +22,8 @@ class DataSpec:
     static_width: int = 0
     window: tuple[float, float] = (0.0, 48.0)
     """Earliest and latest time of a training reading, in the table's time unit."""
+    dated: bool = False
+    """Whether times count from date times, so that queries know their time of day."""
 
     @property
     def num_sensors(self) -> int:

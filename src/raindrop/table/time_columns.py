@@ -20,6 +20,12 @@ EPOCH_RANGE = (283_996_800.0, 4_102_444_800.0)  # 1979 to 2100, in seconds since
 LONGEST = 1000 * 365.25 * SECONDS["days"]  # larger numbers of a time unit cannot be times of a sample
 
 
+def day_shares(dates: pl.Series) -> NDArray[np.float64]:
+    """The time of day of date times, on their own clock, from 0 (midnight) to 1; NaN where there is none."""
+    since_midnight = dates.dt.time().cast(pl.Int64)  # nanoseconds
+    return (since_midnight / (SECONDS["days"] * 1e9)).fill_null(np.nan).to_numpy()
+
+
 def parse_numbers(column: pl.Series, role: str, source: str) -> pl.Series:
     """The column as float64; raises if it has text that is not a number."""
     if column.dtype in (pl.String, pl.Categorical, pl.Enum):

@@ -36,6 +36,7 @@ VARIANTS = {
     "ensemble": {"members": 3},
     "without lags": {"lags": False},
     "without messages": {"messages": False},
+    "dated": {"dated": True},
 }
 every_variant = pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS)
 
@@ -54,7 +55,9 @@ def everywhere(batch: Batch) -> Queries:
         for time in [*times, -3.0, 11.123, 70.0]:
             rows += [(b, u, time) for u in range(batch.num_sensors)]
     sample, sensor, time = zip(*rows, strict=True)
-    return Queries(torch.tensor(sample), torch.tensor(sensor), torch.tensor(time, dtype=torch.float64))
+    times = torch.tensor(time, dtype=torch.float64)
+    clock = torch.stack([(times / 4).sin(), (times / 4).cos()], dim=1)
+    return Queries(torch.tensor(sample), torch.tensor(sensor), times, clock)
 
 
 @pytest.fixture
@@ -69,8 +72,10 @@ def build(table: EventTable) -> Callable[..., RaindropQueries]:
 
     def build_model(settings: dict[str, Any] | None = None, *, seed: int = 0) -> RaindropQueries:
         torch.manual_seed(seed)
-        spec = DataSpec(table.sensors, ReadingsAt(table.sensors), Scaler.fit(table).static_width)
-        model = RaindropQueries(QueryConfig(**SMALL | (settings or {})), spec).double().eval()
+        settings = dict(settings or {})
+        dated = settings.pop("dated", False)
+        spec = DataSpec(table.sensors, ReadingsAt(table.sensors), Scaler.fit(table).static_width, dated=dated)
+        model = RaindropQueries(QueryConfig(**SMALL | settings), spec).double().eval()
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(0.3 * torch.randn_like(parameter))
@@ -119,11 +124,11 @@ def test_an_answer_does_not_depend_on_who_else_is_in_the_batch_or_on_their_order
     expected = answers(model, batch)
     turned = as_double(make_batch(table, [6, 2, 5, 0, 1, 4, 3]))
     place = torch.tensor([3, 4, 1, 6, 5, 2, 0])  # of each sample in that order
-    turned = replace(turned, queries=Queries(place[queries.sample], queries.sensor, queries.time))
+    turned = replace(turned, queries=replace(queries, sample=place[queries.sample]))
     assert_close(answers(model, turned), expected)
     for b in range(batch.num_samples):
         own = queries[queries.sample == b]
-        alone = replace(as_double(make_batch(table, [b])), queries=Queries(own.sample * 0, own.sensor, own.time))
+        alone = replace(as_double(make_batch(table, [b])), queries=replace(own, sample=own.sample * 0))
         assert_close(answers(model, alone), expected[queries.sample == b])
 
 
@@ -213,6 +218,25 @@ def test_statics_of_the_sample_reach_the_answer(build, batch):
     statics[2] += 1
     moved = (answers(model, replace(batch, statics=statics)) != answers(model, batch)).any(1)
     assert torch.equal(moved, batch.queries.sample == 2)
+
+
+def test_only_a_model_of_dated_tables_knows_the_time_of_day(build, batch):
+    queries = batch.queries
+    later = replace(batch, queries=replace(queries, clock=queries.clock.roll(1, 1)))
+    unknown = replace(batch, queries=replace(queries, clock=None))
+    assert torch.equal(answers(build(), later), answers(build(), batch))
+    model = build({"dated": True})
+    assert (answers(model, later) != answers(model, batch)).any(1).all()
+    nowhere = replace(batch, queries=replace(queries, clock=torch.zeros_like(queries.clock)))
+    assert torch.equal(answers(model, unknown), answers(model, nowhere))
+
+
+def test_the_time_of_day_is_described_by_waves_of_a_day_and_of_half_a_day():
+    day = torch.linspace(0, 1, 25, dtype=torch.float64)[:-1]
+    angle = 2 * np.pi * day
+    queries = Queries(day.long(), day.long(), day, torch.stack([angle.sin(), angle.cos()], dim=1))
+    expected = torch.stack([angle.sin(), angle.cos(), (2 * angle).sin(), (2 * angle).cos()], dim=1)
+    assert_close(query_model.clock_waves(queries, day), expected, dtype=np.float64)
 
 
 # ---------------------------------------------------------------- learning

@@ -19,7 +19,7 @@ from raindrop.batch.nearby import SCALES, Series
 from raindrop.models.base import DataSpec, Output
 from raindrop.models.baselines.simple_imputation import correlations
 from raindrop.models.boosting import BoostingConfig, Samples
-from raindrop.models.raindrop.queries import Embedding
+from raindrop.models.raindrop.queries import Embedding, clock_waves
 from raindrop.models.trees import Trees
 
 NEIGHBOURS = 5
@@ -37,6 +37,7 @@ class QueryTrees(Trees):
 
     def __init__(self, config: BoostingConfig, spec: DataSpec):
         super().__init__(config, spec)
+        self.dated = spec.dated
         size = min(NEIGHBOURS, max(spec.num_sensors - 1, 1))
         self.register_buffer("interval", torch.ones(spec.num_sensors))
         self.register_buffer("scales", torch.tensor(SCALES))
@@ -90,4 +91,6 @@ class QueryTrees(Trees):
             queries.sensor[:, None].to(own.values.dtype),
             batch.statics[queries.sample],
         ]
+        if self.dated:
+            parts.append(clock_waves(queries, own.line))
         return torch.cat(parts, dim=1).double(), own.line[:, 0]
