@@ -217,7 +217,7 @@ QUERIES_TUNED: dict[str, dict[str, Any]] = {
         "batch_readings": 40_000,
         "sampling": "natural",
         "optimiser": "adamw",
-        "learning_rate": 8e-3,
+        "learning_rate": 0.016,
         "weight_decay": 1e-4,
         "schedule": "cosine",
         "warmup": 0.02,
@@ -227,7 +227,7 @@ QUERIES_TUNED: dict[str, dict[str, Any]] = {
 }
 
 # Learning rates and sizes of the other networks were chosen on validation windows of AQI-36 after short training.
-QUERY_TRAINING: dict[str, Any] = QUERIES_TUNED["train"] | {"min_steps": 2000}
+QUERY_TRAINING: dict[str, Any] = QUERIES_TUNED["train"] | {"learning_rate": 8e-3}
 GRUD_QUERIES: dict[str, dict[str, Any]] = {"model": {"state_dim": 128}, "train": QUERY_TRAINING}
 # Readings an hour apart in a window of some days can only be distinguished by fast waves.
 MTAND_QUERIES: dict[str, dict[str, Any]] = {"model": {"frequency": 50.0}, "train": QUERY_TRAINING}
