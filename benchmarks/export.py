@@ -75,13 +75,13 @@ def compare_queries(run: Path, export: Path, data: Path) -> None:
         f"{len(queries):,} answers; library {len(queries) / (time.perf_counter() - start):,.0f} answers/s, one thread"
     )
     codes = np.array([model.scaler_.sensors.index(name) for name in queries["sensor"]])
-    events, _ = columns_of(table)
+    events, samples = columns_of(table)
     columns = {name: queries[name].to_numpy() for name in ("sample", "time", "sensor")}
     for threads, sizes in ((1, WINDOW_BATCHES), (2, WINDOW_BATCHES[1:2])):
         exported = load_reader(export).ExportedModel(export, threads=threads)
         for size in sizes:
             start = time.perf_counter()
-            predicted = exported.readings_at(events, columns, batch_size=size)
+            predicted = exported.readings_at(events, columns, samples, batch_size=size)
             rate = len(queries) / (time.perf_counter() - start)
             middle = predicted[:, predicted.shape[1] // 2]
             worst = np.abs((middle - answers.value) / model.scaler_.scale[codes]).max()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 
 import numpy as np
-import polars as pl
 import pytest
 import torch
 from closeness import ONE_SUM, tolerance
@@ -237,30 +235,32 @@ def test_what_is_asked_for_in_training_is_a_reading_of_the_window_that_is_not_vi
         assert float(batch.target[at]) == training.scaler.scale_values(table.value[[row]], np.array([code]))[0]
 
 
-def with_dates(zone: str | None = None) -> EventTable:
+def with_dates(hours_from_utc: int | None = None) -> EventTable:
     """`plant` with times in minutes since 06:15, 18:00, an unknown date, and midnight."""
     table = plant()
     zero = [datetime(2026, 3, 1, 6, 15), datetime(2026, 5, 2, 18), None, datetime(2026, 1, 1)]
-    dates = pl.Series(zero, dtype=pl.Datetime("us"))
-    samples = table.samples.with_columns(time_zero=dates if zone is None else dates.dt.replace_time_zone(zone))
-    return replace(table, samples=samples, time_unit="minutes")
+    if hours_from_utc is not None:
+        zone = timezone(timedelta(hours=hours_from_utc))
+        zero = [None if moment is None else moment.replace(tzinfo=zone) for moment in zero]
+    samples = {"sample": table.samples["sample"].to_list(), "time_zero": zero}
+    return EventTable.from_frames(table.events(), samples, sensors=table.sensors, time_unit="minutes")
 
 
-@pytest.mark.parametrize("zone", [None, "America/New_York"])
-def test_queries_know_the_time_of_day_on_the_clock_of_their_sample(zone):
-    table = with_dates(zone)
+@pytest.mark.parametrize("hours_from_utc", [None, 5])
+def test_queries_know_the_time_of_day_local_or_in_utc_if_dates_have_a_zone(hours_from_utc):
+    table = with_dates(hours_from_utc)
     queries = np.array([0, 0, 2, 3]), np.array([0, 1, 0, 1]), np.array([0.0, 90.0, 700.0, 720.0])
     source = QueryWindows(table, Scaler.fit(table), INTERVAL, queries)
-    clock = np.concatenate([source.batch(np.array([at])).queries.clock.numpy() for at in range(len(source))])
-    hour = 2 * np.pi / 24 * np.array([6.25, 7.75, 0.0, 12.0])
+    found = np.concatenate([source.batch(np.array([at])).queries.time_of_day.numpy() for at in range(len(source))])
+    hour = 2 * np.pi / 24 * (np.array([6.25, 7.75, 0.0, 12.0]) - (hours_from_utc or 0))
     expected = np.stack([np.sin(hour), np.cos(hour)], axis=1)
     expected[2] = 0  # the date is unknown
-    assert source.in_asked_order(clock) == pytest.approx(expected, abs=1e-6)
+    assert source.in_asked_order(found) == pytest.approx(expected, abs=1e-6)
 
 
 def test_queries_of_a_table_without_dates_have_no_time_of_day(table):
     source = QueryWindows(table, Scaler.fit(table), INTERVAL, asked(table))
-    assert source.batch(np.arange(len(source))).queries.clock is None
+    assert source.batch(np.arange(len(source))).queries.time_of_day is None
 
 
 def test_some_training_windows_do_not_know_the_time_of_day():
@@ -270,8 +270,8 @@ def test_some_training_windows_do_not_know_the_time_of_day():
     known = []
     for seed in range(30):
         queries = source.batch(np.array([0, len(source) - 1]), rng=np.random.default_rng(seed)).queries
-        known += [bool(queries.clock[queries.sample == window].any()) for window in (0, 1)]
-        assert ((queries.clock**2).sum(1).round(decimals=4).unique().tolist()) in ([0.0], [1.0], [0.0, 1.0])
+        known += [bool(queries.time_of_day[queries.sample == window].any()) for window in (0, 1)]
+        assert ((queries.time_of_day**2).sum(1).round(decimals=4).unique().tolist()) in ([0.0], [1.0], [0.0, 1.0])
     assert 40 < sum(known) < 60
 
 

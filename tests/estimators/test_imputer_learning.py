@@ -16,7 +16,7 @@ from refusal import is_sound
 from raindrop import DataError, EventTable, RaindropWarning
 from raindrop.batch.gaps import Gaps
 from raindrop.errors import ConfigError
-from raindrop.estimators import Imputer, load
+from raindrop.estimators import Forecaster, Imputer, load
 
 
 @pytest.fixture(scope="module")
@@ -221,6 +221,34 @@ def mornings(table: EventTable) -> tuple[EventTable, pl.DataFrame]:
     return table.where(~hidden), table.events().filter(pl.Series(hidden))
 
 
+def with_zone(table: EventTable) -> EventTable:
+    return replace(table, samples=table.samples.with_columns(pl.col("time_zero").dt.replace_time_zone("UTC")))
+
+
+def test_boosted_trees_learn_what_happens_at_which_time_of_day():
+    errors = {}
+    for dated in (True, False):
+        imputer = Imputer("trees", config={"model.rounds": 40, "model.patience": 40}).fit(daily(dated, days=30))
+        errors[dated] = imputer.evaluate(*mornings(daily(dated, days=30, seed=1)))["mae"]
+    assert errors[True] < 0.8 * errors[False]
+
+
+def test_a_forecaster_of_dated_readings_knows_the_time_of_day():
+    table = daily(True, days=12)
+    forecaster = Forecaster(horizon=6, config=SMALL | {"train.holdout": 0.0}).fit(table)
+    later = table.samples.with_columns(pl.col("time_zero") + pl.duration(hours=8))
+    queries = pl.DataFrame({"sample": ["plant"], "time": [table.time.max() + 3.5], "sensor": ["pump"]})
+    first, second = (forecaster.readings_at(each, queries).value for each in (table, replace(table, samples=later)))
+    assert first != second
+
+
+@pytest.mark.parametrize("column", [pl.lit("noon"), pl.lit(3.5), pl.lit(None).cast(pl.Date)])
+def test_a_time_zero_that_is_no_date_time_is_refused(column):
+    table = daily(False, days=40)
+    with pytest.raises(DataError, match=r"^The column 'time_zero' of the samples is of type .* It needs date times: "):
+        Imputer("linear").fit(replace(table, samples=table.samples.with_columns(time_zero=column)))
+
+
 @pytest.mark.slow
 def test_a_model_of_dated_readings_learns_what_happens_at_which_time_of_day(tmp_path):
     config = LEARNING | {"train.epochs": 90}
@@ -237,5 +265,7 @@ def test_a_model_of_dated_readings_learns_what_happens_at_which_time_of_day(tmp_
     assert np.array_equal(load(tmp_path / "run").readings_at(visible, truth).value, answers)
     in_minutes, same = mornings(daily(True, seed=1, unit="minutes"))
     assert_close(known.readings_at(in_minutes, same).value, answers, magnitude=10.0)
+    with pytest.raises(DataError, match=r"^The date times of this table have a time zone, and those of training had n"):
+        known.readings_at(with_zone(visible), truth)
     undated = known.evaluate(*mornings(daily(False, seed=1)))["mae"]  # worse, but no worse than one that never knew
     assert errors[True] < undated < 1.3 * errors[False]

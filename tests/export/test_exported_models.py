@@ -9,7 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from raindrop.cli.app import main
 from raindrop.export import export_model, reader
 from raindrop.export.reader import ExportedModel
 from raindrop.table.queries import QueryTable
+from raindrop.table.time_columns import day_shares
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
@@ -149,5 +150,42 @@ def test_an_onnx_imputer_answers_as_the_library_does_in_windows_of_a_long_series
         assert np.abs(unknown - found).max() > 1e-3
         as_text = exported.readings_at(events, asked, {"sample": ["plant"], "time_zero": ["2026-01-01T05:30:00"]})
         assert np.abs(as_text - found).max() < 1e-6
-        with pytest.raises(reader.ReaderError, match=r"samples: 'time_zero' needs date times such as 2014-05-01T00"):
-            exported.readings_at(events, asked, {"sample": ["plant"], "time_zero": ["noon"]})
+        assert exported.about["kind"] == "queries"
+    inputs = {given.name for given in exported._session.get_inputs()}
+    assert ("query_time_of_day" in inputs) == dated
+
+
+FIVE_THIRTY = datetime(2026, 1, 1, 5, 30)
+
+
+@pytest.mark.parametrize(
+    ("cell", "hour"),
+    [
+        (FIVE_THIRTY, 5.5),
+        (FIVE_THIRTY.replace(tzinfo=timezone(timedelta(hours=2))), 3.5),
+        ("2026-01-01 05:30", 5.5),
+        ("2026-01-01T05:30:00+02:00", 3.5),
+        ("2026-01-01T05:30:00Z", 5.5),
+        (np.datetime64("2026-01-01T05:30"), 5.5),
+        (np.datetime64("1970-01-01"), 0.0),
+        ("", None),
+        (None, None),
+        (float("nan"), None),
+        (np.datetime64("NaT"), None),
+    ],
+)
+def test_the_reader_knows_the_time_of_day_as_the_library_does(cell: Any, hour: float | None) -> None:
+    found = reader.time_of_day({"sample": ["a"], "time_zero": [cell]}, np.array([0, 0]), np.array([0.0, 0.25]))
+    angle = 2 * np.pi / 24 * (np.array([0.0, 6.0]) + (hour or 0.0))
+    expected = np.stack([np.sin(angle), np.cos(angle)], axis=1) * (hour is not None)
+    assert found == pytest.approx(expected, abs=1e-6)
+    if isinstance(cell, datetime | str) and cell:
+        rows = {"sample": ["a", "a"], "time": [cell, cell], "sensor": ["x", "y"], "value": [1.0, 2.0]}
+        zero = rd.EventTable.from_frames(pl.DataFrame(rows)).time_zero
+        assert 24 * day_shares(zero)[0] == pytest.approx(hour)
+
+
+@pytest.mark.parametrize("cell", ["noon", 1767245400, "31.01.2026 05:30"])
+def test_the_reader_refuses_a_time_zero_that_is_no_date(cell: Any) -> None:
+    with pytest.raises(reader.ReaderError, match=r"samples: 'time_zero' needs date times such as 2014-05-01T06"):
+        reader.time_of_day({"sample": ["a"], "time_zero": [cell]}, np.array([0]), np.array([0.0]))

@@ -31,19 +31,19 @@ class Queries:
     sample: Tensor  # (q,)
     sensor: Tensor  # (q,)
     time: Tensor  # (q,) double, on the CPU
-    clock: Tensor | None = None  # (q, 2) sine and cosine of the time of day; 0 where it is unknown
+    time_of_day: Tensor | None = None  # (q, 2) sine and cosine of it; 0 where it is unknown
 
     def __len__(self) -> int:
         return len(self.sample)
 
     def __getitem__(self, rows: Any) -> Queries:
-        clock = None if self.clock is None else self.clock[rows]
-        return Queries(self.sample[rows], self.sensor[rows], self.time[rows], clock)
+        time_of_day = None if self.time_of_day is None else self.time_of_day[rows]
+        return Queries(self.sample[rows], self.sensor[rows], self.time[rows], time_of_day)
 
     def to(self, device: torch.device | str) -> Queries:
         """The same queries on another device, except for their times."""
-        clock = None if self.clock is None else self.clock.to(device)
-        return Queries(self.sample.to(device), self.sensor.to(device), self.time, clock)
+        time_of_day = None if self.time_of_day is None else self.time_of_day.to(device)
+        return Queries(self.sample.to(device), self.sensor.to(device), self.time, time_of_day)
 
 
 @dataclass(frozen=True)

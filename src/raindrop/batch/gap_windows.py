@@ -59,7 +59,8 @@ class GapWindows(WindowSource):
     ) -> Batch:
         """The batch without the hidden readings, with queries for the asked ones.
 
-        `distant` (window, sensor) are the sensors whose distant readings are visible; `dated` is that of `ask`.
+        `distant` (window, sensor) are the sensors whose distant readings are visible. Queries know their time of day,
+        unless `dated` (window,) says that those of a window do not.
         """
         rows, owner, sensor = self.readings(positions)
         target = self.scaler.scale_values(np.asarray(self.table.value[rows[asked]]), sensor[asked])

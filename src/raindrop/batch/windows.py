@@ -184,10 +184,10 @@ class WindowSource(BatchSource):
             readings,
             self.statics[self.windows.sample[positions]],
             target=None if target is None else torch.from_numpy(target),
-            queries=Queries(sample, sensor, time, self._clock(positions, asked, dated)),
+            queries=Queries(sample, sensor, time, self._time_of_day(positions, asked, dated)),
         )
 
-    def _clock(
+    def _time_of_day(
         self, positions: Positions, asked: tuple[Positions, Positions, Float64], dated: Bools | None
     ) -> torch.Tensor | None:
         """(q, 2) sine and cosine of the time of day of each query; 0 where it is unknown. None without dates."""
@@ -197,8 +197,8 @@ class WindowSource(BatchSource):
         day = SECONDS["days"] / SECONDS[self.table.time_unit]
         angle = 2 * np.pi * (self.day_share[self.windows.sample[positions]][owner] + time / day)
         known = np.isfinite(angle) if dated is None else np.isfinite(angle) & dated[owner]
-        clock = np.stack([np.sin(angle), np.cos(angle)], axis=1)
-        return torch.from_numpy(np.where(known[:, None], clock, 0.0).astype(np.float32))
+        waves = np.stack([np.sin(angle), np.cos(angle)], axis=1)
+        return torch.from_numpy(np.where(known[:, None], waves, 0.0).astype(np.float32))
 
     def time_to_nearest(
         self, positions: Positions, seen: Readings, asked: tuple[Positions, Positions, Float64]

@@ -87,8 +87,8 @@ class Estimator(Settings, ABC):
     def _calibrate(self, truth: NDArray[Any], predicted: NDArray[Any], source: BatchSource) -> None:
         """Calibrate on targets and predictions of the validation source, after training."""
 
-    def _times_known(self, training: EventTable) -> dict[str, bool]:
-        """{"dated": True} if the model is to know the time of day."""
+    def _about_dates(self, training: EventTable) -> dict[str, str]:
+        """{"dated": "local" or "UTC"} if the model is to know the time of day."""
         return {}
 
     def _forget_calibration(self) -> None:
@@ -136,7 +136,7 @@ class Estimator(Settings, ABC):
             "samples": len(table),
             "readings": table.num_readings,
             "window": time_window(training),
-        } | self._times_known(training)
+        } | self._about_dates(training)
         if start_from is not None:
             self._adopt(start_from, training)
         self.identity_ = self._identity(held_out)
@@ -283,9 +283,7 @@ class Estimator(Settings, ABC):
             )
         self.task_ = start.task_.with_weights_of(self.task_)
         self.time_unit_, self.scaler_ = start.time_unit_, start.scaler_
-        self.data_.pop("dated", None)
-        self.data_ |= {name: start.data_[name] for name in ("window", "dated") if name in start.data_}
-        self.data_ |= {"start_from": start.identity_}
+        self.data_ |= {"window": start.data_["window"], "start_from": start.identity_}
         try:
             self.scaler_.sensor_codes(training, ignore_unknown=self.unknown_sensors == "ignore")
         except DataError as error:
@@ -296,7 +294,7 @@ class Estimator(Settings, ABC):
 
     def _spec(self) -> DataSpec:
         first, last = self.data_["window"]
-        dated = self.data_.get("dated", False)
+        dated = "dated" in self.data_
         return DataSpec(self.scaler_.sensors, self.task_, self.scaler_.static_width, (first, last), dated)
 
     # ---------------------------------------------------------------- saving

@@ -44,7 +44,7 @@ class TrainingData(msgspec.Struct):
     samples: int
     readings: int
     window: tuple[float, float]
-    dated: bool = False
+    dated: Literal["local", "UTC"] | None = None
 
 
 class OptionalMessages(msgspec.Struct):

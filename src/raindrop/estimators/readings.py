@@ -42,6 +42,14 @@ DISTANCES = (1.5, 3.0, 6.0, 12.0, 24.0, 48.0, 96.0)  # groups by typical interva
 MIN_GROUP = 1000  # validation readings in each group
 
 
+def kind_of_dates(table: EventTable) -> str | None:
+    """ "UTC" if the table was built from date times with a time zone, "local" from others; None without dates."""
+    zero = table.time_zero
+    if zero is None or not zero.count():
+        return None
+    return "local" if cast(pl.Datetime, zero.dtype).time_zone is None else "UTC"
+
+
 class ReadingsEstimator(Estimator):
     """Base of estimators that answer queries: the value of a sensor at a time."""
 
@@ -224,6 +232,7 @@ class ReadingsEstimator(Estimator):
 
     def _source(self, queries: QueryTable, values: NDArray[np.float64] | None = None) -> QueryWindows:
         table = self._visible(queries.table)
+        self._check_dates(table)
         factor = SECONDS[table.time_unit] / SECONDS[self.time_unit_]
         return QueryWindows(
             table.in_unit(self.time_unit_),
@@ -234,6 +243,16 @@ class ReadingsEstimator(Estimator):
             ignore_unknown=self.unknown_sensors == "ignore",
             sees_distant=self.model_.sees_distant,
         )
+
+    def _check_dates(self, table: EventTable) -> None:
+        """Raise if the time of day of this table is on another clock than that of training."""
+        known, kind = self.data_.get("dated"), kind_of_dates(table)
+        if known is not None and kind is not None and known != kind:
+            has, had = ("no time zone", "one") if kind == "local" else ("a time zone", "none")
+            raise DataError(
+                f"The date times of this table have {has}, and those of training had {had}, so their times of day "
+                "cannot be compared. Build the table as the training table was, or remove 'time_zero' from its samples."
+            )
 
     def _visible(self, table: EventTable) -> EventTable:
         """The readings that the model may see."""
@@ -274,9 +293,9 @@ class ReadingsEstimator(Estimator):
     def _window_interval(self) -> float:
         return float(np.median(self.interval_))
 
-    def _times_known(self, training: EventTable) -> dict[str, bool]:
-        zero = training.time_zero
-        return {"dated": True} if zero is not None and zero.count() else {}
+    def _about_dates(self, training: EventTable) -> dict[str, str]:
+        kind = kind_of_dates(training)
+        return {} if kind is None else {"dated": kind}
 
     def _horizon(self) -> float | None:
         return None

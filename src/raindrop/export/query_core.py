@@ -34,11 +34,11 @@ class QueryCore(nn.Module):
         query_sample: Tensor,
         query_sensor: Tensor,
         query_time: Tensor,
-        query_clock: Tensor,
+        query_time_of_day: Tensor | None = None,
     ) -> Tensor:
         grid = GridBatch(torch.where(observed, value, 0.0), observed, time, statics)
         series = GridSeries(grid, self.model.interval, self.model.scales, self.rounds)
-        queries = Queries(query_sample, query_sensor, query_time, query_clock)
+        queries = Queries(query_sample, query_sensor, query_time, query_time_of_day)
         members, _ = self.model._answer(cast(Batch, grid), cast(Series, series), queries)
         return members.mean(1)
 

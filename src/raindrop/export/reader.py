@@ -21,6 +21,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -109,7 +110,9 @@ class ExportedModel:
         time = np.asarray(queries["time"], dtype=np.float64)
         if not np.isfinite(time).all():
             raise ReaderError("queries: every query needs a finite time.")
-        clock = time_of_day(samples, sample, time * SECONDS[self.about["time_unit"]] / SECONDS["days"])
+        days = time * SECONDS[self.about["time_unit"]] / SECONDS["days"]
+        wants_time_of_day = "query_time_of_day" in self._inputs
+        day = time_of_day(samples, sample, days) if wants_time_of_day else np.zeros((len(time), 0))
         windows = Windows(readings, self.about["window_interval"])
         window = windows.of(sample, time)
         order = np.argsort(window, kind="stable")
@@ -129,7 +132,7 @@ class ExportedModel:
                     query_sample=np.searchsorted(chosen, window[some]),
                     query_sensor=sensor[some],
                     query_time=time[some],
-                    query_clock=clock[some],
+                    query_time_of_day=day[some],
                 )
         mean, scale = (np.array(self.about["scaler"][name])[sensor][:, None] for name in ("mean", "scale"))
         in_units: Array = answers * scale + mean
@@ -305,18 +308,26 @@ def encode_statics(about: Mapping[str, Any], samples: Columns | None, count: int
 
 def time_of_day(samples: Columns | None, sample: Array, days: Array) -> Array:
     """(queries, 2): sine and cosine of the time of day, `days` after a sample's time_zero; 0 where it is unknown."""
-    cells = [] if samples is None or "time_zero" not in samples else list(samples["time_zero"])
-    if not cells:
+    if samples is None or "time_zero" not in samples:
         return np.zeros((len(sample), 2), dtype=np.float32)
-    try:
-        on_own_clock = [cell.replace(tzinfo=None) if hasattr(cell, "tzinfo") else cell or None for cell in cells]
-        zero = np.array(on_own_clock, dtype="datetime64[us]")
-    except ValueError as error:
-        raise ReaderError(f"samples: 'time_zero' needs date times such as 2014-05-01T00:00:00 ({error}).") from None
+    zero = np.array([utc(cell) for cell in samples["time_zero"]], dtype="datetime64[us]")
     since_midnight = (zero - zero.astype("datetime64[D]")) / np.timedelta64(1, "D")
     angle = 2 * np.pi * (since_midnight[sample] + days)
-    clock = np.stack([np.sin(angle), np.cos(angle)], axis=1)
-    return np.where(np.isfinite(clock), clock, 0.0).astype(np.float32)
+    waves = np.stack([np.sin(angle), np.cos(angle)], axis=1)
+    return np.where(np.isfinite(waves), waves, 0.0).astype(np.float32)
+
+
+def utc(cell: Any) -> datetime | None:
+    """A cell of `time_zero` without its time zone, in UTC if it has one; None where it is unknown."""
+    if cell is None or cell == "" or cell != cell:
+        return None
+    if isinstance(cell, np.datetime64):
+        cell = cell.astype("datetime64[us]").item()
+    try:
+        moment = datetime.fromisoformat(cell) if isinstance(cell, str) else cell
+        return moment.replace(tzinfo=None) - (moment.utcoffset() or timedelta(0))
+    except (ValueError, TypeError, AttributeError):
+        raise ReaderError(f"samples: 'time_zero' needs date times such as 2014-05-01T06:30:00, not {cell!r}.") from None
 
 
 def calibrate(about: Mapping[str, Any] | None, probability: Array) -> Array:
@@ -354,7 +365,7 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description="Score a CSV file of readings with an exported raindrop model.")
     parser.add_argument("events", help="CSV with the columns sample, time, sensor and value")
-    parser.add_argument("--samples", help="CSV with the column sample and the static attributes")
+    parser.add_argument("--samples", help="CSV with sample, the static attributes, and time_zero (imputers of dates)")
     parser.add_argument("--queries", help="CSV with the columns sample, time and sensor (imputers)")
     parser.add_argument("--model", default=os.path.dirname(os.path.abspath(__file__)), help="the export's folder")
     parser.add_argument("--out", help="CSV to write; by default standard output")

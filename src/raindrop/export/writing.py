@@ -35,7 +35,8 @@ FORMATS: tuple[str, ...] = get_args(Format)
 MAX_TIMES = 1024  # timestamps of a sample, or of a window of a long one
 OPSET = 18
 INPUTS = ("value", "observed", "time", "statics")
-QUERY_INPUTS = (*INPUTS, "query_sample", "query_sensor", "query_time", "query_clock")
+QUERY_INPUTS = (*INPUTS, "query_sample", "query_sensor", "query_time")
+DATED_INPUTS = (*QUERY_INPUTS, "query_time_of_day")
 
 
 def export_model(
@@ -87,7 +88,9 @@ class Exported(nn.Module):
                 "classifiers, regressors and imputers of the model 'raindrop' can be."
             )
         self.predict = Predictions(estimator.task_)
-        self.inputs = QUERY_INPUTS if isinstance(self.core, QueryCore) else INPUTS
+        self.inputs: tuple[str, ...] = INPUTS
+        if isinstance(network, RaindropQueries):
+            self.inputs = DATED_INPUTS if network.dated else QUERY_INPUTS
         self.width, self.statics = len(estimator.scaler_.sensors), estimator.scaler_.static_width
 
     def forward(self, *inputs: Tensor) -> Tensor:
@@ -107,9 +110,9 @@ class Exported(nn.Module):
         ]  # fmt: skip
         shapes: list[dict[int, Any]] = [{0: samples, 1: times}] * 3 + [{0: samples}]
         if isinstance(self.core, QueryCore):
-            times_asked = torch.linspace(0.5, 4.5, q).double()
-            example += [torch.arange(q) % b, torch.arange(q) % self.width, times_asked, torch.zeros(q, 2)]
-            shapes += [{0: queries}] * 4
+            example += [torch.arange(q) % b, torch.arange(q) % self.width, torch.linspace(0.5, 4.5, q).double()]
+            example += [torch.zeros(q, 2)] * (self.inputs == DATED_INPUTS)
+            shapes += [{0: queries}] * (len(self.inputs) - len(INPUTS))
         with torch.no_grad(), _quietly():
             return torch.export.export(self.eval(), tuple(example), dynamic_shapes=(tuple(shapes),), strict=False)
 

@@ -23,7 +23,7 @@ class DataSpec:
     window: tuple[float, float] = (0.0, 48.0)
     """Earliest and latest time of a training reading, in the table's time unit."""
     dated: bool = False
-    """Whether times count from date times, so that queries know their time of day."""
+    """Whether queries know their time of day, because times count from date times."""
 
     @property
     def num_sensors(self) -> int:

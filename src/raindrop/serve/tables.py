@@ -19,6 +19,7 @@ from raindrop.serve.failures import RequestError
 from raindrop.serve.limits import Limits
 from raindrop.serve.messages import Columns, Job
 from raindrop.table.event_table import EventTable
+from raindrop.table.relative_time import TIME_ZERO
 from raindrop.table.store import Roles
 from raindrop.table.time_columns import TimeUnit
 
@@ -114,7 +115,7 @@ def _plain_statics(samples: dict[str, list[Any]], scaler: Scaler) -> bool:
         return False
     is_number = {column.name: column.categories is None for column in scaler.statics}
     for name, column in samples.items():
-        if len(column) != len(ids) or name in ("cutoff", "reference"):
+        if len(column) != len(ids) or name in ("cutoff", "reference", TIME_ZERO):
             return False
         if name in is_number and not all(_is_plain(entry, is_number[name]) for entry in column):
             return False

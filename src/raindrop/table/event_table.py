@@ -197,7 +197,15 @@ class EventTable(Constructors):
     @property
     def time_zero(self) -> pl.Series | None:
         """(samples,) the date time that the times of each sample count from; None if times are not from dates."""
-        return self.samples[TIME_ZERO] if TIME_ZERO in self.samples.columns else None
+        if TIME_ZERO not in self.samples.columns:
+            return None
+        zero = self.samples[TIME_ZERO]
+        if zero.dtype != pl.Datetime:
+            raise DataError(
+                f"The column '{TIME_ZERO}' of the samples is of type {zero.dtype}. It needs date times: cast it to "
+                "pl.Datetime, or give it when the table is built, which parses text."
+            )
+        return zero
 
     @property
     def sensor_columns(self) -> pl.DataFrame:

@@ -21,7 +21,7 @@ LONGEST = 1000 * 365.25 * SECONDS["days"]  # larger numbers of a time unit canno
 
 
 def day_shares(dates: pl.Series) -> NDArray[np.float64]:
-    """The time of day of date times, on their own clock, from 0 (midnight) to 1; NaN where there is none."""
+    """The time of day of date times, from 0 (midnight) to 1; NaN where there is none."""
     since_midnight = dates.dt.time().cast(pl.Int64)  # nanoseconds
     return (since_midnight / (SECONDS["days"] * 1e9)).fill_null(np.nan).to_numpy()
 

@@ -222,12 +222,12 @@ def test_statics_of_the_sample_reach_the_answer(build, batch):
 
 def test_only_a_model_of_dated_tables_knows_the_time_of_day(build, batch):
     queries = batch.queries
-    later = replace(batch, queries=replace(queries, clock=queries.clock.roll(1, 1)))
-    unknown = replace(batch, queries=replace(queries, clock=None))
+    later = replace(batch, queries=replace(queries, time_of_day=queries.time_of_day.roll(1, 1)))
+    unknown = replace(batch, queries=replace(queries, time_of_day=None))
     assert torch.equal(answers(build(), later), answers(build(), batch))
     model = build({"dated": True})
     assert (answers(model, later) != answers(model, batch)).any(1).all()
-    nowhere = replace(batch, queries=replace(queries, clock=torch.zeros_like(queries.clock)))
+    nowhere = replace(batch, queries=replace(queries, time_of_day=torch.zeros_like(queries.time_of_day)))
     assert torch.equal(answers(model, unknown), answers(model, nowhere))
 
 
@@ -236,7 +236,7 @@ def test_the_time_of_day_is_described_by_waves_of_a_day_and_of_half_a_day():
     angle = 2 * np.pi * day
     queries = Queries(day.long(), day.long(), day, torch.stack([angle.sin(), angle.cos()], dim=1))
     expected = torch.stack([angle.sin(), angle.cos(), (2 * angle).sin(), (2 * angle).cos()], dim=1)
-    assert_close(query_model.clock_waves(queries, day), expected, dtype=np.float64)
+    assert_close(query_model.time_of_day_waves(queries, day), expected, dtype=np.float64)
 
 
 # ---------------------------------------------------------------- learning

@@ -19,7 +19,7 @@ from raindrop.batch.nearby import SCALES, Series
 from raindrop.models.base import DataSpec, Output
 from raindrop.models.baselines.simple_imputation import correlations
 from raindrop.models.boosting import BoostingConfig, Samples
-from raindrop.models.raindrop.queries import Embedding, clock_waves
+from raindrop.models.raindrop.queries import Embedding, time_of_day_waves
 from raindrop.models.trees import Trees
 
 NEIGHBOURS = 5
@@ -92,5 +92,5 @@ class QueryTrees(Trees):
             batch.statics[queries.sample],
         ]
         if self.dated:
-            parts.append(clock_waves(queries, own.line))
+            parts.append(time_of_day_waves(queries, own.line))
         return torch.cat(parts, dim=1).double(), own.line[:, 0]

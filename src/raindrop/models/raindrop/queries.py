@@ -30,7 +30,7 @@ from raindrop.ranges import Layers, OptionalSize, Ranged, Share, Size
 
 CHANGE_WIDTHS = [0, 2]  # of SCALES: the averages whose change is sent
 LEVEL_WIDTH = len(SCALES) - 1  # the widest average is a sensor's level
-CLOCK_WAVES = 4  # numbers that describe the time of day
+DAY_WAVES = 4  # numbers that describe the time of day
 MAX_CELLS = 1 << 18  # queries x senders at once
 
 
@@ -69,7 +69,8 @@ class RaindropQueries(Model):
         self.config, self.dated = config, spec.dated
         M, K = spec.num_sensors, len(SCALES)
         own = Embedding.num_values(K) + Embedding.num_evidence(K) + config.sensor_dim + spec.static_width
-        own += CLOCK_WAVES * spec.dated
+        if spec.dated:
+            own += DAY_WAVES
         self.register_buffer("interval", torch.ones(M))
         self.register_buffer("scales", torch.tensor(SCALES))
         self.sensors = nn.Parameter(0.1 * torch.randn(M, config.sensor_dim))
@@ -106,7 +107,7 @@ class RaindropQueries(Model):
         own = Embedding.of(series.around(queries.sample, v, queries.time, strict=True))
         parts = [own.values - own.level, own.evidence, self.sensors[v], batch.statics[queries.sample]]
         if self.dated:
-            parts.append(clock_waves(queries, own.level))
+            parts.append(time_of_day_waves(queries, own.level))
         senders = own.level.new_zeros(own.level.shape[0], 0)
         if self.messages is not None:
             received, senders = self.messages(series, queries, own)
@@ -115,11 +116,11 @@ class RaindropQueries(Model):
         return own.line[:, None] + correction, senders
 
 
-def clock_waves(queries: Queries, like: Tensor) -> Tensor:
+def time_of_day_waves(queries: Queries, like: Tensor) -> Tensor:
     """(q, 4) sine and cosine of the time of day, with periods of a day and of half a day; 0 where it is unknown."""
-    if queries.clock is None:
-        return like.new_zeros(len(queries), CLOCK_WAVES)
-    sine, cosine = queries.clock.to(like.dtype).unbind(1)
+    if queries.time_of_day is None:
+        return like.new_zeros(len(queries), DAY_WAVES)
+    sine, cosine = queries.time_of_day.to(like.dtype).unbind(1)
     return torch.stack([sine, cosine, 2 * sine * cosine, cosine**2 - sine**2], dim=1)
 
 
