@@ -32,7 +32,7 @@ GAP_ROWS = {  # the beginning of a row of its first table: how it is drawn
     "linear interpolation": ("linear interpolation", "#9aa5b1", 1.2),
     "Raindrop without messages": ("Raindrop without messages", "#d99a6c", 2.0),
     "boosted trees": ("boosted trees with neighbours", "#1f5f8b", 1.6),
-    "nearest sensors": ("nearest sensors", "#4b7f32", 1.2),
+    "GRIN": ("GRIN", "#4b7f32", 1.6),
     "Raindrop with queries": ("Raindrop", "#b4531a", 2.6),
 }
 Row = list[tuple[float, float]]
@@ -105,11 +105,13 @@ def draw_gaps() -> str:
     lengths, rows = read_gaps()
     figure = Figure(figsize=(8.6, 3.9), layout="constrained")
     axes = figure.subplots()
-    for name, (label, colour, width) in GAP_ROWS.items():
+    height = float("-inf")
+    for name in sorted(GAP_ROWS, key=lambda name: rows[name][-1]):
+        label, colour, width = GAP_ROWS[name]
         axes.plot(lengths, rows[name], "o-", color=colour, linewidth=width, markersize=3 + width)
-        text = f"{rows[name][-1]:.1f}  {label}"
-        axes.annotate(text, (len(lengths) - 1, rows[name][-1]), (10, 0), textcoords="offset points", color=colour,
-                      va="center", fontsize=9)  # fmt: skip
+        height = max(rows[name][-1], height + 2.4)  # labels do not overlap
+        axes.annotate(f"{rows[name][-1]:.1f}  {label}", (len(lengths) - 1, height), (10, 0), color=colour,
+                      textcoords="offset points", va="center", fontsize=9)  # fmt: skip
     axes.set_xlim(-0.2, len(lengths) + 1.5)
     axes.set_ylim(0, 46)
     axes.set_xticks(range(len(lengths)))
