@@ -111,6 +111,7 @@ class Imputer(ReadingsEstimator):
         """
         self._require_fitted()
         table = self._on_training_sensors(require_table(X, "calibrate").measured())
+        self._check_dates(table)
         source = HeldOutWindows(
             table,
             self.scaler_,

@@ -351,6 +351,7 @@ class ReadingsEstimator(Estimator):
 
     def _validation_source(self, table: EventTable) -> HeldOutWindows:
         """Readings hidden once, drawn as in training."""
+        self._check_dates(table)
         table = table.in_unit(self.time_unit_)
         askable = self._held_out_rows(table)
         return HeldOutWindows(
