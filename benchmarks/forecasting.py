@@ -20,6 +20,7 @@ import resource
 import tarfile
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -29,11 +30,13 @@ from sklearn.model_selection import train_test_split
 from raindrop.estimators import Forecaster
 from raindrop.models.registry import QUERY_MODELS
 from raindrop.table.event_table import EventTable
+from raindrop.table.readings import Readings
 from raindrop.training.progress import bar
 
 CUTOFF, HORIZON = 24.0, 24.5  # hours; the last readings are at minute 2880
 BEFORE = CUTOFF - 1 / 120  # a reading at hour 24 is asked for, not seen
 SOME = 50_000  # readings on which the coverage of 95 % intervals is measured
+AHEAD = (0.0, 6.0, 12.0, HORIZON)  # hours after the cutoff, between which coverage is measured too
 
 
 def read_events(folder: Path) -> pl.DataFrame:
@@ -95,10 +98,7 @@ def run(events: pl.DataFrame, number: int, model: str, config: dict[str, object]
     some = asked.sample(min(len(asked), SOME), seed=0)
     wide = forecaster.readings_at(table(judged), some.select("sample", "time", "sensor"), coverage=0.95)
     each = protocol_errors(asked, readings.value, events.filter(~pl.col("sample").is_in(test)))
-    inside = [
-        float(((r.low <= value) & (value <= r.high)).mean())
-        for r, value in ((readings, asked["value"].to_numpy()), (wide, some["value"].to_numpy()))
-    ]
+    covered = covered_by_hours_ahead(asked, readings), covered_by_hours_ahead(some, wide)
     return {
         "split": number,
         "model": model,
@@ -107,14 +107,26 @@ def run(events: pl.DataFrame, number: int, model: str, config: dict[str, object]
         "on": on,
         "mse_e3": round(1e3 * float(each["mse"].mean()), 3),  # type: ignore[arg-type]
         "mae_e2": round(1e2 * float(each["mae"].mean()), 3),  # type: ignore[arg-type]
-        "coverage_80": round(inside[0], 4),
-        "coverage_95": round(inside[1], 4),
+        "coverage_80": covered[0].pop("all"),
+        "coverage_95": covered[1].pop("all"),
+        "coverage_80_by_hours_ahead": covered[0],
+        "coverage_95_by_hours_ahead": covered[1],
         "readings": len(asked),
         "training_seconds": round(seconds, 1),
         "answering_seconds": round(answering, 1),
         "peak_megabytes": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
         "mae_by_sensor": {row["sensor"]: round(row["mae"], 6) for row in each.iter_rows(named=True)},
     }
+
+
+def covered_by_hours_ahead(asked: pl.DataFrame, readings: Readings) -> dict[str, float]:
+    """The share of true readings inside their intervals: of "all", and of those so many hours after the cutoff."""
+    value, ahead = asked["value"].to_numpy(), asked["time"].to_numpy() - CUTOFF
+    inside = (readings.low <= value) & (value <= readings.high)
+    shares = {"all": inside.mean()}
+    for start, end in pairwise(AHEAD):
+        shares[f"{start:g}-{end:g}"] = inside[(ahead >= start) & (ahead < end)].mean()
+    return {name: round(float(share), 4) for name, share in shares.items()}
 
 
 def picture(rows: list[dict], model: str, path: Path) -> None:
