@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from copy import deepcopy
+from itertools import product
 
 import numpy as np
 import polars as pl
@@ -19,6 +20,7 @@ from raindrop.estimators import Classifier, load
 from raindrop.explain.information import information_graphs
 from raindrop.explain.probe import probe_graph
 from raindrop.models.blend import PARTS, Scored
+from raindrop.models.registry import RANDOM_TREES_TUNED
 from raindrop.report.card import card_of
 from raindrop.report.tasks import view_of
 from raindrop.table.event_table import EventTable
@@ -36,7 +38,12 @@ TREES = {
     "l2": 0.0,
     "columns": 0.5,
 }
-SMALL = NETWORK | {f"model.trees.{name}": value for name, value in TREES.items()}
+RANDOM_TREES = {name: value for name, value in TREES.items() if name != "summaries"} | {"members": 2, "rows": 0.8}
+SMALL = NETWORK | {
+    f"model.{part}.{name}": value
+    for part, settings in (("trees", TREES), ("random_trees", RANDOM_TREES))
+    for name, value in settings.items()
+}
 
 
 def noisy(samples: int, seed: int, classes: tuple[int, ...] = (0, 1)):
@@ -79,9 +86,11 @@ def fitted(parts):
 
 @pytest.fixture(scope="module")
 def alone(parts):
-    """The network and both sets of trees of the blend, each fitted by itself."""
+    """The network and the three kinds of trees of the blend, each fitted by itself."""
     trees = {f"model.{name}": value for name, value in TREES.items()}
-    models = (("raindrop", QUICK), ("trees", trees), ("trees", trees | {"model.hide_sensors": 0.7}))
+    random = trees | {f"model.{name}": value for name, value in RANDOM_TREES.items()} | {"model.engine": "random"}
+    robust = trees | {"model.hide_sensors": 0.7}
+    models = (("raindrop", QUICK), ("trees", trees), ("trees", random), ("trees", robust))
     return [Classifier(name, config=c, seed=5).fit(parts[0], validation=parts[1]) for name, c in models]
 
 
@@ -105,7 +114,7 @@ def test_mixed_logits_are_the_average_of_log_odds_or_of_probabilities(of_odds):
 def test_its_parts_are_what_each_model_is_by_itself(fitted, alone, parts):
     data = fitted._collator(parts[2])
     blend = fitted.model_
-    for part, by_itself in zip((blend.raindrop, blend.trees, blend.robust_trees), alone, strict=True):
+    for part, by_itself in zip((getattr(blend, name) for name in PARTS), alone, strict=True):
         assert_close(fitted.task_.predict(scores_of(part, data)), by_itself.predict_proba(parts[2]))
     assert [r["validation"] for r in fitted.history_] == [r["validation"] for r in alone[0].history_]
 
@@ -131,12 +140,13 @@ def test_with_all_sensors_the_mixture_has_the_lowest_validation_loss_of_all_that
     label = (parts[1].labels == 1).astype(np.int64)
     p = [clf.predict_proba(parts[1]).astype(np.float64) for clf in alone]
     losses = {}
-    for i in range(21):
-        for j in range(21 - i):
-            w = (i / 20, j / 20, (20 - i - j) / 20)
-            odds = math.prod(part**share for part, share in zip(p, w, strict=True))
-            losses["log-odds", w] = log_loss(label, odds / odds.sum(1, keepdims=True))
-            losses["probabilities", w] = log_loss(label, sum(share * part for part, share in zip(p, w, strict=True)))
+    for i, j, k in product(range(11), repeat=3):
+        if i + j + k > 10:
+            continue
+        w = (i / 10, j / 10, k / 10, (10 - i - j - k) / 10)
+        odds = math.prod(part**share for part, share in zip(p, w, strict=True))
+        losses["log-odds", w] = log_loss(label, odds / odds.sum(1, keepdims=True))
+        losses["probabilities", w] = log_loss(label, sum(share * part for part, share in zip(p, w, strict=True)))
     kind, chosen = fitted.notes_["average_of"], fitted.notes_["weights"][0]
     found = losses[kind, tuple(chosen[name] for name in PARTS)]
     assert found == pytest.approx(min(loss for (of, _), loss in losses.items() if of == kind), abs=tolerance())
@@ -160,11 +170,12 @@ def test_what_is_missing_is_the_share_of_the_usual_sensors(fitted, parts):
 def test_weights_change_linearly_with_what_is_missing(fitted):
     blend = deepcopy(fitted.model_)
     blend.missing.copy_(torch.tensor([0.0, 0.2, 0.4, 0.6, 0.8]))
-    blend.weights.copy_(torch.tensor([[0, 1, 0], [0.5, 0.5, 0], [1, 0, 0], [1, 0, 0], [0, 0, 1]], dtype=torch.float32))
+    knots = [[0, 1, 0, 0], [0.5, 0.5, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1]]
+    blend.weights.copy_(torch.tensor(knots, dtype=torch.float32))
     blend.of_scores.fill_(True)
-    parts = torch.log(torch.tensor([[0.9, 0.1], [0.5, 0.5], [0.2, 0.8]]))[:, None].expand(3, 6, 2)
+    parts = torch.log(torch.tensor([[0.9, 0.1], [0.5, 0.5], [0.7, 0.3], [0.2, 0.8]]))[:, None].expand(4, 6, 2)
     missing = torch.tensor([-0.1, 0.0, 0.1, 0.3, 0.7, 0.95])
-    wanted = [(0, 1, 0), (0, 1, 0), (0.25, 0.75, 0), (0.75, 0.25, 0), (0.5, 0, 0.5), (0, 0, 1)]
+    wanted = [(0, 1, 0, 0), (0, 1, 0, 0), (0.25, 0.75, 0, 0), (0.75, 0.25, 0, 0), (0.5, 0, 0, 0.5), (0, 0, 0, 1)]
     for found, w in zip(blend._mix(parts, missing), wanted, strict=True):
         assert_close(found, sum(share * part for share, part in zip(w, parts[:, 0], strict=True)))
 
@@ -172,14 +183,14 @@ def test_weights_change_linearly_with_what_is_missing(fitted):
 def test_a_part_that_knows_more_when_sensors_are_missing_gets_weight_there():
     """Two sensors say the same. Trees that always had both rely on one of them; the weights follow what is missing."""
     training, validation = (redundant(400, seed) for seed in (1, 2))
-    clf = Classifier("blend", config=SMALL | {"train.epochs": 1, "model.trees.rounds": 30}).fit(
-        training, validation=validation
-    )
+    clf = Classifier(
+        "blend", config=SMALL | {"train.epochs": 1, "model.trees.rounds": 30, "model.random_trees.rounds": 30}
+    ).fit(training, validation=validation)
     weights = clf.notes_["weights"]
     assert [knot["missing"] for knot in weights] == sorted(knot["missing"] for knot in weights)
     for knot in weights:
         assert sum(knot[name] for name in PARTS) == pytest.approx(1, abs=2e-3)
-    assert weights[-1]["trees"] < weights[0]["trees"]
+    assert weights[-1]["trees"] + weights[-1]["random_trees"] < weights[0]["trees"] + weights[0]["random_trees"]
     half = redundant(400, 3).where(pl.col("sensor") == "b")
     auroc = {
         name: clf.task_.evaluate(clf.task_.encode(half), clf.task_.predict(scores_of(part, clf._collator(half))))[
@@ -202,8 +213,8 @@ def test_without_validation_samples_network_and_trees_count_alike(parts):
     clf = Classifier("blend", config=SMALL | {"train.holdout": 0.0, "train.epochs": 1}).fit(parts[0])
     assert (clf.notes_["share_of_raindrop"], clf.notes_["average_of"]) == (0.5, "log-odds")
     blend, collator = clf.model_, clf._collator(parts[2])
-    p, q, r = (clf.task_.predict(scores_of(getattr(blend, name), collator)) for name in PARTS)
-    wanted = np.sqrt(p * np.sqrt(q * r))
+    p, *trees = (clf.task_.predict(scores_of(getattr(blend, name), collator)) for name in PARTS)
+    wanted = np.sqrt(p * np.cbrt(math.prod(trees)))
     assert_close(clf.predict_proba(parts[2]), wanted / wanted.sum(1, keepdims=True))
 
 
@@ -291,6 +302,7 @@ def test_a_setting_of_one_part_leaves_the_presets_others():
         "trees.rounds": 7,
         "trees.summaries": "more",
     }
+    wanted |= {f"random_trees.{name}": value for name, value in RANDOM_TREES_TUNED.items()}
     wanted["hide_sensors"] = 0.7
     assert held["model"] == wanted
 
@@ -309,32 +321,22 @@ def test_weights_of_whole_samples_hold_for_nine_in_ten_of_them_also_where_sensor
 
 def test_each_group_has_the_weights_with_the_lowest_loss_and_an_unknown_one_those_before_it(fitted):
     blend, task = fitted.model_, fitted.task_
-    parts = torch.randn(3, 40, 2)
+    parts = torch.randn(4, 40, 2)
     target = torch.from_numpy(np.random.default_rng(0).random((40, 2))).float().softmax(1)
     scored = Scored(parts, torch.linspace(0, 1, 40), target, torch.rand(40))
     unknown = Scored(parts[:, :5], torch.ones(5), torch.full((5, 2), torch.nan), None)
     loss, weights = blend._weights([scored, *scored.by_missing_share(2), unknown], True)
     groups = [scored, scored[torch.arange(20)], scored[torch.arange(20, 40)]]
     lowest = []
+
+    def loss_of(group, weights):
+        mixed = task.mix(group.parts, weights[:, None].expand(4, len(group.target)), True)
+        return float(task.loss(mixed, group.target, group.weight))
+
     for group, chosen in zip(groups, weights, strict=False):
-        losses = [
-            float(
-                task.loss(
-                    task.mix(
-                        group.parts, (torch.tensor([i, j, 20 - i - j]) / 20)[:, None].expand(3, len(group.target)), True
-                    ),
-                    group.target,
-                    group.weight,
-                )
-            )
-            for i in range(21)
-            for j in range(21 - i)
-        ]
-        found = float(
-            task.loss(
-                task.mix(group.parts, chosen[:, None].expand(3, len(group.target)), True), group.target, group.weight
-            )
-        )
+        tried = [(*w, 10 - sum(w)) for w in product(range(11), repeat=3) if sum(w) <= 10]
+        losses = [loss_of(group, torch.tensor(w) / 10) for w in tried]
+        found = loss_of(group, chosen)
         assert found == pytest.approx(min(losses), abs=1e-6)
         lowest.append(found)
     assert torch.equal(weights[3], weights[2])

@@ -35,7 +35,7 @@ from raindrop.training.progress import note
 
 QUICK_TREES: dict[str, Any] = {"rounds": 400, "learning_rate": 0.08, "patience": 20}
 FIRST_TREES = 20_000  # maximum number of training samples of the first trees
-BLEND_TREES = 4  # times as long as the first trees take those of a blend, which are two sets with more columns
+BLEND_TREES = 8  # times as long as the first trees take those of a blend, which are three kinds with more columns
 NETWORK_SHARE, TRANSFORMER_SHARE = 0.45, 0.8  # of the total time, and of the time left at that point
 SECONDS_PER_FIT = 30.0  # for each fit of the network; with less time, there are fewer folds
 MIN_SECONDS = 3.0  # to train a network once; with less time left, it is skipped
@@ -255,7 +255,8 @@ class _SampleSearch(_Search):
             return self.skip("raindrop")
         seconds = min(seconds, 0.9 * self.left() / self.fits)
         config = {"train__minutes": round(seconds / 60, 4)}
-        config |= {f"model__trees__{name}": value for name, value in self.tree_settings().items()}
+        for part in ("trees", "random_trees"):
+            config |= {f"model__{part}__{name}": value for name, value in self.tree_settings().items()}
         self.blend_config = config
         self.candidate("raindrop", lambda at: self.estimator("blend", **config).network_alone(), keep=self.networks)
 

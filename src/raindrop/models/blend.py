@@ -1,11 +1,13 @@
-"""Blend: Raindrop and trees as one model, mixed by how many of the usual sensors are missing.
+"""Blend: Raindrop and several kinds of trees as one model, mixed by how many of the usual sensors are missing.
 
     log p = sum over parts of w(m) log p_part, normalised    (the average of log-odds), or
         p = sum over parts of w(m) p_part                    (the average of probabilities),
 
-over three parts: the network, trees grown on the samples as they are, and trees that were also grown on copies without
-some sensors. m is the share of the usual sensors that a sample lacks: absent sensors count by how often samples have
-them. Trees grown on whole samples lose most where sensors fail; the network was trained with sensors dropped.
+over four parts: the network, trees with the best thresholds, several forests with random thresholds (random_trees.py),
+and trees that were also grown on copies without some sensors. Random thresholds are ahead where the labels are noisy,
+the best ones where the label changes sharply at some value. m is the share of the usual sensors that a sample lacks:
+absent sensors count by how often samples have them. Trees grown on whole samples lose most where sensors fail; the
+network was trained with sensors dropped.
 
 The weights are those with the lowest loss on validation samples, up to the m that nine in ten of them stay below, and
 for larger m on copies of them with sensors hidden; in between they change linearly. Quantities are averaged directly.
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any, cast
 
 import numpy as np
@@ -26,14 +29,14 @@ from raindrop.batch.batch import Batch
 from raindrop.batch.collate import MAX_SAMPLES, BatchSource, bounded, in_order
 from raindrop.batch.summaries import SUMMARIES
 from raindrop.models.base import DataSpec, Model, Output
-from raindrop.models.boosting import TreesConfig
+from raindrop.models.boosting import RandomTreesConfig, TreesConfig
 from raindrop.models.raindrop.config import RaindropConfig
 from raindrop.models.raindrop.model import Raindrop
 from raindrop.models.trees import Trees
 from raindrop.ranges import Ranged, Share
 
-PARTS = ("raindrop", "trees", "robust_trees")
-STEPS = 20  # weights are multiples of 1 / STEPS
+PARTS = ("raindrop", "trees", "random_trees", "robust_trees")
+STEPS = 10  # weights are multiples of 1 / STEPS
 HIDDEN = 0.9  # largest share of sensors hidden from copies of validation samples
 RANGES = 4  # of the share of missing sensors in these copies, each with weights of its own
 USUAL_SHARE = 0.9  # of the validation samples, whose missing sensors are nothing unusual
@@ -48,13 +51,15 @@ class BlendConfig(Ranged):
     """Settings of the network, such as raindrop.prune."""
     trees: TreesConfig = field(default_factory=TreesConfig)
     """Settings of the trees, such as trees.rounds."""
+    random_trees: RandomTreesConfig = field(default_factory=RandomTreesConfig)
+    """Settings of the trees with random thresholds, which have the summaries of the others."""
     hide_sensors: Share = 0.7
-    """Largest share of sensors hidden from the copies of samples that the second trees are also grown on."""
+    """Largest share of sensors hidden from the copies of samples that the robust trees are also grown on."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.trees.hide_sensors:
-            raise ValueError("trees.hide_sensors is for trees alone; a blend has hide_sensors, for its second trees.")
+            raise ValueError("trees.hide_sensors is for trees alone; a blend has hide_sensors, for its robust trees.")
 
 
 class Blend(Model):
@@ -70,10 +75,12 @@ class Blend(Model):
         self.task = spec.task
         self.raindrop = Raindrop(config.raindrop, spec)
         self.trees = Trees(config.trees, spec)
+        random = TreesConfig(**vars(config.random_trees), summaries=config.trees.summaries)
+        self.random_trees = Trees(random, spec)
         self.robust_trees = Trees(replace(config.trees, hide_sensors=config.hide_sensors), spec)
         self.register_buffer("usual", torch.ones(spec.num_sensors))
         self.register_buffer("missing", torch.linspace(0, 1, RANGES + 1))
-        self.register_buffer("weights", torch.tensor([1.0, 0.0, 0.0]).repeat(RANGES + 1, 1))
+        self.register_buffer("weights", torch.eye(len(PARTS))[0].repeat(RANGES + 1, 1))
         self.register_buffer("of_scores", torch.tensor(True))
 
     network_settings = "raindrop."
@@ -113,7 +120,9 @@ class Blend(Model):
 
     def _parts(self, batch: Batch, raindrop: Tensor) -> Tensor:
         """(part, b, output) the scores of each part."""
-        return torch.stack([raindrop, self.trees(batch).scores, self.robust_trees(batch).scores])
+        columns = self.trees.columns(batch)
+        trees = (self.trees, self.random_trees, self.robust_trees)
+        return torch.stack([raindrop, *(part.score_columns(columns).float() for part in trees)])
 
     def missing_share(self, batch: Batch) -> Tensor:
         """(b,) m: the share of the usual sensors without a reading."""
@@ -125,7 +134,9 @@ class Blend(Model):
     def prepare(self, training: BatchSource, validation: BatchSource | None, seed: int) -> None:
         """Fit the trees first, so that a problem with them shows before the network's long training."""
         rows = self.trees.rows_of(training, seed)
-        self.trees.fit_rows(rows, None if validation is None else self.trees.rows_of(validation, seed), seed)
+        held_out = None if validation is None else self.trees.rows_of(validation, seed)
+        self.trees.fit_rows(rows, held_out, seed)
+        self.random_trees.fit_rows(rows, held_out, seed)
         counts = rows.x[:, : len(SUMMARIES) * len(self.usual) : len(SUMMARIES)]  # the first summary of each sensor
         self.usual.copy_(torch.from_numpy((counts > 0).mean(0)))
         self.robust_trees.fit(training, validation, seed)
@@ -134,7 +145,7 @@ class Blend(Model):
     def finish(self, validation: BatchSource | None) -> dict[str, Any]:
         """Choose how to mix; the notes contain the choice and the validation metrics of the parts and of the blend."""
         if validation is None:
-            self.weights.copy_(torch.tensor([0.5, 0.25, 0.25]).expand_as(self.weights))
+            self.weights.copy_(torch.tensor([3.0, 1.0, 1.0, 1.0]).expand_as(self.weights) / 6)  # half of it is trees
             return self._notes()
         self.eval()
         with torch.inference_mode():
@@ -175,7 +186,8 @@ class Blend(Model):
 
     def _best_weights(self, scored: Scored, of_scores: bool) -> tuple[float, Tensor]:
         """The lowest loss of all mixtures that are tried, and its weights (part,)."""
-        tried = [torch.tensor([i, j, STEPS - i - j]) / STEPS for i in range(STEPS + 1) for j in range(STEPS + 1 - i)]
+        counts = product(range(STEPS + 1), repeat=len(PARTS))
+        tried = [torch.tensor(count) / STEPS for count in counts if sum(count) == STEPS]
         size = scored.parts.shape[1]
         mixtures = (self.task.mix(scored.parts, weights[:, None].expand(-1, size), of_scores) for weights in tried)
         losses = [float(self.task.loss(mixed, scored.target, scored.weight)) for mixed in mixtures]

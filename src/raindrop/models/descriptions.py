@@ -33,8 +33,8 @@ MODEL_DESCRIPTIONS: dict[str, Description] = {
         "a first answer within a minute; small tables; the baseline that a network must beat",
     ),
     "blend": Description(
-        "raindrop and trees, mixed on validation samples by how many sensors are missing",
-        "where accuracy matters more than training time; it trains both",
+        "raindrop and three kinds of trees, mixed on validation samples by how many sensors are missing",
+        "where accuracy matters more than training time; it trains all of them",
     ),
     "seft": Description("a set function: attention over all readings of a sample, in no order", _COMPARE),
     "ipnet": Description("interpolation to reference times, then a recurrent network", _COMPARE),

@@ -162,6 +162,12 @@ TREES_TUNED: dict[str, Any] = {
     "l2": 5.0,
     "columns": 0.2,
 }
+RANDOM_TREES_TUNED: dict[str, Any] = TREES_TUNED | {
+    "engine": "random",
+    "learning_rate": 0.05,
+    "members": 5,
+    "rows": 0.7,
+}
 SEFT_TUNED: dict[str, Any] = {"layers": 2, "width": 64, "dropout": 0.0, "attention_dropout": 0.2, "head_width": 128}
 
 MODELS: dict[str, Entry] = {
@@ -194,7 +200,11 @@ MODELS: dict[str, Entry] = {
         {
             "paper": {},
             "tuned": {
-                "model": {"raindrop": RAINDROP_TUNED["model"], "trees": TREES_TUNED | {"summaries": "more"}},
+                "model": {
+                    "raindrop": RAINDROP_TUNED["model"],
+                    "trees": TREES_TUNED | {"summaries": "more"},
+                    "random_trees": RANDOM_TREES_TUNED,
+                },
                 # From labels alone: a network that imitates trees adds less to them.
                 "train": RAINDROP_TUNED["train"] | {"soft_targets": 0.0},
             },

@@ -27,7 +27,8 @@ from raindrop.batch.collate import BatchSource
 from raindrop.batch.summaries import details_of, summaries_of
 from raindrop.errors import ModelFileError, RaindropWarning, format_count
 from raindrop.models.base import DataSpec, DirectModel, Output
-from raindrop.models.boosting import BoostingConfig, Nodes, Samples, TreesConfig, grow
+from raindrop.models.boosting import BoostingConfig, Nodes, Samples, TreesConfig
+from raindrop.models.growing import grow
 from raindrop.table.blocks import is_large
 from raindrop.tasks.boosting import BoostingProblem
 
@@ -197,11 +198,12 @@ class Trees(DirectModel):
             held_out = None if rows_validation is None else select(rows_validation, problem)
             held_out = None if held_out is None or not len(held_out.x) else held_out
             grown, start = grow(self.config, problem, known, held_out, seed)
-            losses = round_losses(problem, grown, start, known)
-            held_out_losses = [] if held_out is None else round_losses(problem, grown, start, held_out)
+            members = self.config.members
+            losses = round_losses(problem, grown, start, known, members)
+            held_out_losses = [] if held_out is None else round_losses(problem, grown, start, held_out, members)
             rounds = int(np.argmin(held_out_losses)) + 1 if held_out_losses else len(losses)
-            trees += grown[: rounds * len(problem.outputs)]
-            output += list(problem.outputs) * rounds
+            trees += grown[: rounds * members * len(problem.outputs)]
+            output += list(problem.outputs) * rounds * members
             baseline[list(problem.outputs)] = start
             histories.append((losses, held_out_losses))
         self._set_trees(trees, np.array(output, dtype=np.int64), baseline)
@@ -256,15 +258,16 @@ def select(rows: Samples, problem: BoostingProblem) -> Samples:
 
 
 def round_losses(
-    problem: BoostingProblem, trees: Sequence[Nodes], start: NDArray[np.float64], samples: Samples
+    problem: BoostingProblem, trees: Sequence[Nodes], start: NDArray[np.float64], samples: Samples, members: int
 ) -> list[float]:
-    """The mean loss after each round."""
+    """The mean loss after each round, of one tree per member and output."""
     forest, width = Forest(trees), len(problem.outputs)
     weight = np.ones(len(samples.x)) if samples.weight is None else samples.weight.astype(np.float64)
     columns = (torch.split(torch.from_numpy(column), MANY_ROWS) for column in (samples.x, samples.target, weight))
-    total = torch.zeros(len(trees) // width, dtype=torch.float64)
+    total = torch.zeros(len(trees) // (members * width), dtype=torch.float64)
     for x, target, count in zip(*columns, strict=True):
-        scores = forest(x).view(len(x), -1, width).cumsum(1) + torch.from_numpy(start)  # (b, round, output)
+        by_round = forest(x).view(len(x), -1, members, width).sum(2)
+        scores = by_round.cumsum(1) + torch.from_numpy(start)  # (b, round, output)
         losses = problem.objective.losses(scores.flatten(0, 1), target.repeat_interleave(scores.shape[1]))
         total += (losses.view(len(x), -1) * count[:, None]).sum(0)
     return cast(list[float], (total / weight.sum()).tolist())

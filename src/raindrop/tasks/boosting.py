@@ -25,6 +25,11 @@ class Objective:
     level: float | None = None
     """The level, for a quantile."""
 
+    @property
+    def flat(self) -> bool:
+        """Whether the loss has no curvature: absolute errors, and the pinball loss of quantiles."""
+        return self.level is not None or self.sklearn == "absolute_error"
+
 
 def _binary_losses(scores: Tensor, target: Tensor) -> Tensor:
     return F.softplus(torch.where(target > 0.5, -scores[:, 0], scores[:, 0]))
