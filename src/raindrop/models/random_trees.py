@@ -59,9 +59,8 @@ def grow_random(
         for score in scores:
             slope, curvature = _derivatives(objective, score, training)
             rows = np.sort(rows_rng.permutation(len(score))[:size])
-            some = codes[:, rows]
             for at in range(outputs):
-                tree = _Tree(config, some, levels.counts, slope[rows, at], curvature[rows, at], rng)
+                tree = _Tree(config, codes, rows, levels.counts, slope[rows, at], curvature[rows, at], rng)
                 if objective.flat:
                     weight = None if training.weight is None else training.weight[rows]
                     tree.set_quantiles((training.target - score[:, at])[rows], weight, objective.level or 0.5)
@@ -123,19 +122,27 @@ class _Tree:
     """One tree, grown from the leaf that gains most; each of its columns has one threshold, drawn at random."""
 
     def __init__(
-        self, config: BoostingConfig, codes: Codes, counts: Rows, slope: Floats, curvature: Floats, rng: Generator
+        self,
+        config: BoostingConfig,
+        codes: Codes,
+        rows: Rows,
+        counts: Rows,
+        slope: Floats,
+        curvature: Floats,
+        rng: Generator,
     ):
-        """codes (column, n); counts (column,) of thresholds; slope and curvature (n,)."""
+        """codes (column, sample); rows (n,) the samples to learn from, with their slopes and curvatures (n,); counts
+        (column,) of thresholds."""
         self.config = config
         self.columns = np.sort(rng.permutation(len(codes))[: max(1, round(config.columns * len(codes)))])
         self.codes = (rng.random(len(self.columns)) * np.maximum(counts[self.columns], 1)).astype(np.uint8)
-        some = np.ascontiguousarray(codes[self.columns].T)
+        some = np.ascontiguousarray(codes[self.columns][:, rows].T)
         # (n, 1 + 2 columns): every sample, whether it is left of each split, and whether its value is missing
         self.flags = np.ones((len(some), 1 + 2 * len(self.columns)), dtype=np.float32)
         self.flags[:, 1 : 1 + len(self.columns)] = some <= self.codes
         self.flags[:, 1 + len(self.columns) :] = some == MISSING
         self.sums = np.stack([slope, curvature, np.ones(len(slope))]).astype(np.float32)
-        everything = np.arange(codes.shape[1])
+        everything = np.arange(len(rows))
         self.list = [_Node(everything, self._total(everything))]
         self._grow()
         for node in self.list:
