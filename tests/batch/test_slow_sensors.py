@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 import torch
 from followers import SMALL, followers
+from small_blocks import make_small
 
 from raindrop.batch.gap_windows import GapWindows, HeldOutWindows
 from raindrop.batch.gaps import Gaps, typical_intervals
@@ -78,6 +79,16 @@ def test_a_short_sample_is_seen_as_before():
     windows = Windows.cut(short, 1.0)
     rows, _, _ = source_of(short, windows).readings(np.arange(len(windows)))
     assert rows.tolist() == short.rows().tolist()
+
+
+def test_in_a_large_table_windows_show_the_same(table, monkeypatch):
+    windows = Windows.cut(table, 1.0)
+    expected = source_of(table, windows).readings(np.arange(len(windows)))
+    source = source_of(table, windows)
+    make_small(monkeypatch)
+    assert len(list(table.blocks())) == 2
+    for found, column in zip(source.readings(np.arange(len(windows))), expected, strict=True):
+        assert np.array_equal(found, column)
 
 
 def test_the_readings_seen_grow_with_the_length_of_the_table():

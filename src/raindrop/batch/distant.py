@@ -20,10 +20,14 @@ class DistantReadings:
 
     def __init__(self, table: EventTable, codes: NDArray[np.int64], num_sensors: int, samples: Positions):
         """`codes` are those of the table's sensors, -1 if unknown; `samples` are in ascending order."""
-        rows = table.rows(samples)
-        owner = np.repeat(np.arange(len(samples)), table.count[samples])
-        sensor = codes[table.sensor[rows]]
-        rows, series = rows[sensor >= 0], (owner * num_sensors + sensor)[sensor >= 0]
+        parts, first = [], 0
+        for block in table[samples].blocks():
+            of_block, owner = block.rows(), np.repeat(np.arange(first, first + len(block)), block.count)
+            sensor = codes[block.sensor[of_block]]
+            known = sensor >= 0
+            parts.append((of_block[known], owner[known] * num_sensors + sensor[known]))
+            first += len(block)
+        rows, series = (np.concatenate(column) for column in zip(*parts, strict=True))
         order = np.argsort(series, kind="stable")
         self.rows, self.samples, self.num_sensors = rows[order], samples, num_sensors
         counts = np.bincount(series, minlength=len(samples) * num_sensors)
