@@ -28,7 +28,7 @@ from raindrop.table.queries import spans
 from raindrop.table.time_columns import SECONDS, day_shares
 
 LENGTH, MARGIN = 128.0, 96.0  # typical intervals
-NEAREST = 12  # readings of a slow sensor beyond a margin, on each side
+NEAREST = 4  # readings of a slow sensor beyond a margin, on each side
 Readings = tuple[Positions, Positions, Positions]
 Float64 = NDArray[np.float64]
 Bools = NDArray[np.bool_]

@@ -34,7 +34,7 @@ Array = NDArray[Any]
 MAX_CELLS = 1 << 19  # samples x timestamps x sensors in one call of the model
 MAX_QUERIES = 2048  # in one call
 LENGTH, MARGIN = 128.0, 96.0  # windows of long series, in typical intervals between readings
-NEAREST = 12  # readings of a slow sensor beyond a margin, on each side
+NEAREST = 4  # readings of a slow sensor beyond a margin, on each side
 SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86400.0}
 
 
