@@ -76,13 +76,23 @@ def test_the_core_of_a_classifier_gives_the_scores_of_its_model(table: EventTabl
 
 
 @pytest.mark.parametrize(
-    "config", [{}, {"model.messages": False}, {"model.members": 3, "model.pair_rank": 2}, {"dated": True}]
+    "config",
+    [
+        {},
+        {"model.messages": False},
+        {"model.members": 3, "model.pair_rank": 2},
+        {"dated": True},
+        {"model.sensor_facts": ["x"]},
+    ],
 )
 def test_the_core_of_an_imputer_answers_as_its_model_does(table: EventTable, config: dict[str, Any]) -> None:
     config = dict(config)
     if config.pop("dated", False):
         zero = pl.Series([datetime(2026, 1, 1, at % 24) for at in range(len(table))])
         table = replace(table, samples=table.samples.with_columns(time_zero=zero))
+    table = table.with_sensor_info(
+        {"sensor": list(table.sensors), "x": [float(at**2) for at in range(len(table.sensors))]}
+    )
     estimator = shaken(
         Imputer(config={"train.epochs": 1, "train.min_steps": 1, "train.holdout": 0.0} | config).fit(table)
     )

@@ -14,6 +14,8 @@ from random_tables import random_table
 
 from raindrop import EventTable
 from raindrop.batch.collate import Collator
+from raindrop.batch.gap_windows import GapWindows
+from raindrop.batch.gaps import Gaps
 from raindrop.batch.scaling import Scaler
 from raindrop.batch.windows import Windows
 from raindrop.export import reader
@@ -45,7 +47,7 @@ def test_the_reader_imports_numpy_and_the_standard_library_alone() -> None:
     inner = {n.name for node in ast.walk(tree) if isinstance(node, ast.Import) for n in node.names} - top
     assert inner == {"onnxruntime"}
     names = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert names == {"__future__", "collections.abc", "typing", "numpy.typing"}
+    assert names == {"__future__", "collections.abc", "datetime", "typing", "numpy.typing"}
 
 
 def test_shuffled_rows_become_the_grid_of_the_library(table: EventTable) -> None:
@@ -78,12 +80,29 @@ def test_windows_are_those_of_the_library() -> None:
         np.array(["x", "y"])[rng.integers(0, 2, 900)], rng.normal(size=900),
     )  # fmt: skip
     expected = Windows.cut(long, 2.0)
-    found = reader.Windows(reader.Readings(about_of(long), columns_of(long)[0]), 2.0)
+    found = reader.Windows(reader.Readings(about_of(long), columns_of(long)[0]), 2.0, [])
     assert np.array_equal(found.sample, expected.sample)
     assert [low for low, _ in found.ranges] == expected.row.tolist()
     assert [high - low for low, high in found.ranges] == expected.count.tolist()
     sample, time = rng.integers(0, 2, 200), rng.uniform(-10, 4100, 200)
     assert np.array_equal(found.of(sample, time), expected.of(sample, time))
+
+
+def test_windows_show_the_same_readings_of_slow_sensors_as_in_the_library() -> None:
+    hours = np.arange(0, 2000, 1.0)
+    seldom = np.arange(0, 2000, 37.0)
+    time = np.concatenate([hours, seldom, hours[:900], seldom[:20]])
+    sensor = np.repeat(["x", "slow", "x", "slow"], [2000, len(seldom), 900, 20])
+    sample = np.repeat(["a", "b"], [2000 + len(seldom), 920])
+    long = EventTable.from_columns(sample, time, sensor, np.zeros(len(time)))
+    windows, slow = Windows.cut(long, 1.0), long.sensors.index("slow")
+    gaps = Gaps.learn(long, np.array([1.0, 1.0]))
+    source = GapWindows(long, Scaler.fit(long), windows, gaps, slow=np.arange(2) == slow)
+    found = reader.Windows(reader.Readings(about_of(long), *columns_of(long)), 1.0, [slow])
+    rows, owner, _ = source.readings(np.arange(len(windows)))
+    assert len(rows) > windows.count.sum() > 0
+    for at in range(len(windows)):
+        assert found.rows(at).tolist() == rows[owner == at].tolist()
 
 
 @pytest.mark.parametrize("method", ["none", "temperature", "isotonic"])

@@ -203,6 +203,28 @@ def unknown_sensors_error(names: Sequence[str], readings: int, total: int) -> Da
     )
 
 
+def scale_sensor_columns(table: EventTable, names: Sequence[str]) -> tuple[Float32, NDArray[np.bool_]]:
+    """(sensor, column) z-scores over the sensors of these `sensor_columns`, 0 if not known; and whether they are known.
+
+    Raises on a column that is not there, or not numeric.
+    """
+    columns = table.sensor_columns.drop("sensor")
+    of_numbers = (name for name in columns.columns if is_number(columns[name]))
+    numbers = columns.select(pl.col(name).cast(pl.Float64).fill_nan(None) for name in of_numbers)
+    numeric = [each.name for each in numbers if each.count()]
+    for name in names:
+        if name not in numeric:
+            raise DataError(
+                f"sensors: model.sensor_facts asks for '{name}', which is not a numeric column of the table's "
+                f"sensors.parquet; numeric columns: {', '.join(numeric) or 'none'}."
+            )
+        if not numbers[name].is_between(-LARGEST, LARGEST).all():
+            raise DataError(f"sensors: column '{name}' is infinite for a sensor; leave it empty or fix the export.")
+    series = [numbers[name] for name in names]
+    known = np.stack([each.is_not_null().to_numpy() for each in series], axis=1)
+    return _z_scores([_fit_static(each) for each in series], series), known
+
+
 def is_number(column: pl.Series) -> bool:
     """Whether a static column is scaled as a number (true/false included) rather than encoded as a category."""
     return column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.Null)

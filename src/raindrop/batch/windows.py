@@ -1,8 +1,9 @@
 """Windows: parts of samples in which readings are predicted, with the readings around them.
 
 A short sample is one window. A long series is cut into windows of equal length; the readings up to `margin` before and
-after a window are visible too, but never predicted. Lengths are multiples of the typical interval between readings. If
-a sensor has no reading in a margin, its next one beyond is visible, for models that can use it.
+after a window are visible too, but never predicted. Lengths are multiples of the typical interval between readings, the
+median of all sensors. A sensor that is read much more seldom shows its nearest readings beyond the margin as well. If
+another sensor has no reading in a margin, its next one beyond is visible, for models that can use it.
 """
 
 from __future__ import annotations
@@ -27,9 +28,19 @@ from raindrop.table.queries import spans
 from raindrop.table.time_columns import SECONDS, day_shares
 
 LENGTH, MARGIN = 128.0, 96.0  # typical intervals
+NEAREST = 4  # readings of a slow sensor beyond a margin, on each side
 Readings = tuple[Positions, Positions, Positions]
 Float64 = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+
+
+def slow_sensors(interval: Float64) -> Bools:
+    """(sensor,) whether a margin is too short for NEAREST readings; `interval` (sensor,) are the typical ones.
+
+    Gaps do not make a sensor slow, only the time between its readings otherwise.
+    """
+    slow: Bools = NEAREST * interval > MARGIN * np.median(interval)
+    return slow
 
 
 @dataclass(frozen=True)
@@ -101,9 +112,14 @@ class WindowSource(BatchSource):
         *,
         ignore_unknown: bool = False,
         sees_distant: bool = False,
+        slow: Bools | None = None,
     ):
-        """With `sees_distant`, a sensor without a reading in a window's margin shows its next one beyond it."""
+        """With `sees_distant`, a sensor without a reading in a window's margin shows its next one beyond it.
+
+        Sensors that are `slow` (sensor,) show their NEAREST readings beyond the margin.
+        """
         self.table, self.scaler, self.windows, self.sees_distant = table, scaler, windows, sees_distant
+        self.slow = np.zeros(len(scaler.sensors), dtype=bool) if slow is None else slow
         self.budget = PageBudget()
         self.codes = scaler.sensor_codes(table, ignore_unknown=ignore_unknown)
         self.statics = scaler.encode_statics(table)
@@ -124,18 +140,26 @@ class WindowSource(BatchSource):
 
     def part(self, positions: Positions) -> Self:
         part = copy(self)
-        part.__dict__.pop("distant", None)
+        for name in ("distant", "distant_slow"):
+            part.__dict__.pop(name, None)
         part.windows = self.windows[positions]
         return part
 
     @cached_property
     def distant(self) -> DistantReadings | None:
         """The readings of the samples that are cut; None if there are none, or if they are not used."""
+        return self._of_cut_samples(self.codes) if self.sees_distant else None
+
+    @cached_property
+    def distant_slow(self) -> DistantReadings | None:
+        """The readings of slow sensors in the samples that are cut; None if there are none."""
+        codes = np.where((self.codes >= 0) & self.slow[self.codes], self.codes, -1)
+        return self._of_cut_samples(codes) if (codes >= 0).any() else None
+
+    def _of_cut_samples(self, codes: Positions) -> DistantReadings | None:
         inner = np.isfinite(self.windows.start) | np.isfinite(self.windows.stop)
-        if not self.sees_distant or not inner.any():
-            return None
         samples = np.unique(self.windows.sample[inner])
-        return DistantReadings(self.table, self.codes, len(self.scaler.sensors), samples)
+        return DistantReadings(self.table, codes, len(self.scaler.sensors), samples) if len(samples) else None
 
     def with_distant(self, positions: Positions, readings: Readings, chosen: Bools | None = None) -> Readings:
         """These readings and the distant ones, of all sensors or of the `chosen` (window, sensor)."""
@@ -143,22 +167,39 @@ class WindowSource(BatchSource):
             return readings
         windows, (rows, owner, sensor) = self.windows[positions], readings
         time = np.asarray(self.table.time[rows])
-        parts = [readings]
-        for edge, outside, find, at in (
-            (windows.start, time < windows.start[owner], self.distant.before, windows.row),
-            (windows.stop, time >= windows.stop[owner], self.distant.after, windows.row + windows.count),
+        missing = np.ones((2, len(positions), len(self.slow)), dtype=bool) if chosen is None else np.stack([chosen] * 2)
+        for side, outside in enumerate((time < windows.start[owner], time >= windows.stop[owner])):
+            missing[side, owner[outside], sensor[outside]] = False
+        return self._with_nearest(positions, readings, self.distant, missing, 1)
+
+    def readings(self, positions: Positions) -> Readings:
+        """(n,) row, window and sensor of the visible readings, without distant ones."""
+        near = self._near(positions)
+        if self.distant_slow is None:
+            return near
+        slow = np.broadcast_to(self.slow, (2, len(positions), len(self.slow)))
+        return self._with_nearest(positions, near, self.distant_slow, slow, NEAREST)
+
+    def _with_nearest(
+        self, positions: Positions, readings: Readings, source: DistantReadings, wanted: Bools, number: int
+    ) -> Readings:
+        """These readings, and the `number` nearest ones beyond the margin of `wanted` (side, window, sensor)."""
+        windows, parts = self.windows[positions], [readings]
+        for edge, find, row, asked in (
+            (windows.start, source.before, windows.row, wanted[0]),
+            (windows.stop, source.after, windows.row + windows.count, wanted[1]),
         )[: 1 + self.sees_after]:
-            missing = np.repeat(np.isfinite(edge)[:, None], len(self.scaler.sensors), axis=1)
-            missing[owner[outside], sensor[outside]] = False
-            window, of = np.nonzero(missing if chosen is None else missing & chosen)
-            row = find(windows.sample[window], of, at[window])
-            parts.append((row[row >= 0], window[row >= 0], of[row >= 0]))
+            window, sensor = np.nonzero(asked & np.isfinite(edge)[:, None])
+            rows = find(windows.sample[window], sensor, row[window], number)
+            present = rows >= 0
+            pair = np.nonzero(present)[0]
+            parts.append((rows[present], window[pair], sensor[pair]))
         rows, owner, sensor = (np.concatenate(column) for column in zip(*parts, strict=True))
         order = np.lexsort([rows, owner])
         return rows[order], owner[order], sensor[order]
 
-    def readings(self, positions: Positions) -> Readings:
-        """(n,) row, window and sensor of the visible readings."""
+    def _near(self, positions: Positions) -> Readings:
+        """(n,) row, window and sensor of the readings in the windows and their margins."""
         count = self.windows.count[positions]
         ends = np.cumsum(count)
         rows = np.repeat(self.windows.row[positions] - (ends - count), count) + np.arange(ends[-1] if len(ends) else 0)

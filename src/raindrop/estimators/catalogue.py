@@ -81,6 +81,8 @@ def format_value(value: Any) -> str:
     """The value as written after `--set NAME=`."""
     if value is None or isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, tuple):
+        return str(list(value))
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

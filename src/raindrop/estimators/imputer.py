@@ -118,7 +118,7 @@ class Imputer(ReadingsEstimator):
             Windows.cut(table, self._window_interval).with_readings(table),
             replace(Gaps.learn(table, self.interval_, seed=seed), only_outages=True),
             seed=seed,
-            sees_distant=self.model_.sees_distant,
+            **self._visibility,
         )
         hidden = cast(NDArray[Any], source.truth)
         if len(hidden) < MIN_HIDDEN:

@@ -15,7 +15,7 @@ from raindrop.batch.batch import Batch
 from raindrop.batch.collate import BatchSource
 from raindrop.batch.gap_windows import GapWindows, HeldOutWindows
 from raindrop.batch.gaps import Gaps, typical_intervals
-from raindrop.batch.windows import QueryWindows, Windows
+from raindrop.batch.windows import QueryWindows, Windows, slow_sensors
 from raindrop.errors import ConfigError, DataError, format_count
 from raindrop.estimators.base import Estimator
 from raindrop.estimators.inputs import no_holdout_warning, require_table
@@ -241,7 +241,7 @@ class ReadingsEstimator(Estimator):
             (queries.sample, self._codes(queries), queries.time * factor),
             values,
             ignore_unknown=self.unknown_sensors == "ignore",
-            sees_distant=self.model_.sees_distant,
+            **self._visibility,
         )
 
     def _check_dates(self, table: EventTable) -> None:
@@ -292,6 +292,11 @@ class ReadingsEstimator(Estimator):
     @property
     def _window_interval(self) -> float:
         return float(np.median(self.interval_))
+
+    @property
+    def _visibility(self) -> dict[str, Any]:
+        """Which readings are visible far from a window: options of all `WindowSource`s."""
+        return {"sees_distant": self.model_.sees_distant, "slow": slow_sensors(self.interval_)}
 
     def _about_dates(self, training: EventTable) -> dict[str, str]:
         kind = kind_of_dates(training)
@@ -346,7 +351,7 @@ class ReadingsEstimator(Estimator):
             self._windows(table, askable),
             self.gaps_,
             askable=askable,
-            sees_distant=self.model_.sees_distant,
+            **self._visibility,
         )
 
     def _validation_source(self, table: EventTable) -> HeldOutWindows:
@@ -362,7 +367,7 @@ class ReadingsEstimator(Estimator):
             askable=askable,
             seed=int(self.seed),
             ignore_unknown=True,
-            sees_distant=self.model_.sees_distant,
+            **self._visibility,
         )
 
     def _windows(self, table: EventTable, askable: Bools | None) -> Windows:

@@ -34,6 +34,7 @@ Array = NDArray[Any]
 MAX_CELLS = 1 << 19  # samples x timestamps x sensors in one call of the model
 MAX_QUERIES = 2048  # in one call
 LENGTH, MARGIN = 128.0, 96.0  # windows of long series, in typical intervals between readings
+NEAREST = 4  # readings of a slow sensor beyond a margin, on each side
 SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86400.0}
 
 
@@ -113,7 +114,7 @@ class ExportedModel:
         days = time * SECONDS[self.about["time_unit"]] / SECONDS["days"]
         wants_time_of_day = "query_time_of_day" in self._inputs
         day = time_of_day(samples, sample, days) if wants_time_of_day else np.zeros((len(time), 0))
-        windows = Windows(readings, self.about["window_interval"])
+        windows = Windows(readings, self.about["window_interval"], self.about["slow_sensors"])
         window = windows.of(sample, time)
         order = np.argsort(window, kind="stable")
         answers = np.zeros((len(time), len(self.about["levels"])))
@@ -225,16 +226,16 @@ class Readings:
 
     def grid(self, samples: Array, max_times: int) -> tuple[Array, Array, Array]:
         """Value and observed (b, t, u) and time (b, t) of these samples."""
-        return self.grid_of([(self.offsets[at], self.offsets[at + 1]) for at in samples], max_times)
+        return self.grid_of([np.arange(self.offsets[at], self.offsets[at + 1]) for at in samples], max_times)
 
-    def grid_of(self, ranges: Sequence[tuple[int, int]], max_times: int) -> tuple[Array, Array, Array]:
-        """The same of ranges of rows."""
-        rows = np.concatenate([np.arange(*bounds) for bounds in ranges] or [np.zeros(0, dtype=np.int64)])
-        owner = np.repeat(np.arange(len(ranges)), [stop - start for start, stop in ranges])
+    def grid_of(self, parts: Sequence[Array], max_times: int) -> tuple[Array, Array, Array]:
+        """The same of some rows each."""
+        rows = np.concatenate([*parts, np.zeros(0, dtype=np.int64)])
+        owner = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
         time = self.time[rows]
         new = np.ones(len(rows), dtype=bool)
         new[1:] = (np.diff(time) != 0) | (np.diff(owner) != 0)
-        count = np.bincount(owner[new], minlength=len(ranges))
+        count = np.bincount(owner[new], minlength=len(parts))
         longest = max(1, int(count.max(initial=0)))
         if longest > max_times:
             raise ReaderError(
@@ -242,7 +243,7 @@ class Readings:
                 f"Export it again with --max-times {longest}."
             )
         step = np.cumsum(new) - 1 - (np.cumsum(count) - count)[owner]
-        value = np.zeros((len(ranges), longest, self.width), dtype=np.float32)
+        value = np.zeros((len(parts), longest, self.width), dtype=np.float32)
         observed = np.zeros(value.shape, dtype=bool)
         times = np.zeros(value.shape[:2])
         value[owner, step, self.sensor[rows]] = self.value[rows]
@@ -252,10 +253,14 @@ class Readings:
 
 
 class Windows:
-    """Long series cut into windows, with the readings around each; a short sample is one window."""
+    """Long series cut into windows, with the readings around each; a short sample is one window.
 
-    def __init__(self, readings: Readings, interval: float):
+    `slow` sensors also show their nearest readings further away.
+    """
+
+    def __init__(self, readings: Readings, interval: float, slow: Sequence[int]):
         self.readings = readings
+        self.slow = [np.flatnonzero(readings.sensor == code) for code in slow]
         length, margin = LENGTH * interval, MARGIN * interval
         first, last = readings.offsets[:-1], readings.offsets[1:]
         time = np.append(readings.time, 0.0)
@@ -286,7 +291,17 @@ class Windows:
 
     def grid(self, windows: Array, max_times: int) -> tuple[Array, Array, Array]:
         """Value and observed (b, t, u) and time (b, t) of these windows."""
-        return self.readings.grid_of([self.ranges[at] for at in windows], max_times)
+        return self.readings.grid_of([self.rows(at) for at in windows], max_times)
+
+    def rows(self, window: int) -> Array:
+        """The visible rows of a window."""
+        begin, end = self.ranges[window]
+        first, last = self.readings.offsets[self.sample[window] : self.sample[window] + 2]
+        parts = [np.arange(begin, end)]
+        for own in self.slow:
+            low, here, beyond, high = np.searchsorted(own, [first, begin, end, last])
+            parts += [own[max(low, here - NEAREST) : here], own[beyond : min(high, beyond + NEAREST)]]
+        return np.sort(np.concatenate(parts))
 
 
 def encode_statics(about: Mapping[str, Any], samples: Columns | None, count: int) -> Array:

@@ -11,9 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from raindrop.batch.windows import slow_sensors
 from raindrop.errors import ConfigError, MissingExtraError, check_choice
 from raindrop.estimators.base import Estimator
 from raindrop.estimators.classifier import Classifier
@@ -132,7 +134,9 @@ def describe(estimator: Estimator, format: str, max_times: int) -> dict[str, Any
         "identity": estimator.identity_,
     }
     if isinstance(estimator, Imputer):
-        return about | {"levels": list(estimator.task_.levels), "window_interval": estimator._window_interval}
+        slow = np.flatnonzero(slow_sensors(estimator.interval_)).tolist()
+        windows = {"window_interval": estimator._window_interval, "slow_sensors": slow}
+        return about | windows | {"levels": list(estimator.task_.levels)}
     assert isinstance(estimator, SampleEstimator)
     return about | {"columns": _columns(estimator)}
 

@@ -211,7 +211,8 @@ class EventTable(Constructors):
     def sensor_columns(self) -> pl.DataFrame:
         """Attributes of the sensors: one row for each of `sensors`, in order; null where nothing is known.
 
-        The first column is `sensor`; `x` and `y`, if present, are positions. Models do not use them.
+        The first column is `sensor`; `x` and `y`, if present, are positions. A model of readings uses
+        those that `model.sensor_facts` names.
         """
         names = pl.DataFrame({"sensor": pl.Series(self.sensors, dtype=pl.String)})
         if self.sensor_info is None:

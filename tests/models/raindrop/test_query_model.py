@@ -37,6 +37,8 @@ VARIANTS = {
     "without lags": {"lags": False},
     "without messages": {"messages": False},
     "dated": {"dated": True},
+    "facts": {"sensor_facts": ("x", "y")},
+    "facts without messages": {"sensor_facts": ("x",), "messages": False},
 }
 every_variant = pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS)
 
@@ -80,6 +82,10 @@ def build(table: EventTable) -> Callable[..., RaindropQueries]:
             for parameter in model.parameters():
                 parameter.add_(0.3 * torch.randn_like(parameter))
         model.interval.copy_(torch.from_numpy(typical_intervals(table)))
+        if model.facts is not None:
+            model.facts.value.normal_()
+            model.facts.known.bernoulli_(0.8)
+            model.facts.value.mul_(model.facts.known)
         return model
 
     return build_model

@@ -6,7 +6,7 @@ sensor without a reading does in Sec. 3.3: attention weights from a number per p
 and the receiver's (Eq. 1), and the weighted sum of what the senders send (Eq. 2). What is sent is relative to the
 receiver: the sender's averages compared with the receiver's level; how much the sender has changed since the receiver's
 last reading, until its next, and from the interpolation between them; and its values some time before and after
-(`lagged_values.py`).
+(`lagged_values.py`). Facts about sensors, such as their positions, are further inputs if they are asked for.
 Axes: q queries, u senders, h heads, k widths.
 """
 
@@ -22,11 +22,13 @@ from raindrop.batch.batch import Batch, Queries
 from raindrop.batch.collate import BatchSource
 from raindrop.batch.gaps import typical_intervals
 from raindrop.batch.nearby import MAX_AGE, SCALES, Moments, Series
+from raindrop.batch.scaling import scale_sensor_columns
 from raindrop.models.base import DataSpec, Model, Output
 from raindrop.models.ensemble import EnsembleHead
 from raindrop.models.raindrop.lagged_values import LaggedValues
 from raindrop.models.raindrop.pair_numbers import PairNumbers
 from raindrop.ranges import Layers, OptionalSize, Ranged, Share, Size
+from raindrop.table.event_table import EventTable
 
 CHANGE_WIDTHS = [0, 2]  # of SCALES: the averages whose change is sent
 LEVEL_WIDTH = len(SCALES) - 1  # the widest average is a sensor's level
@@ -56,6 +58,8 @@ class QueryConfig(Ranged):
     """Networks in the ensemble that reads own readings and messages."""
     dropout: Share = 0.0
     """Dropout in that network."""
+    sensor_facts: tuple[str, ...] = ()
+    """Numeric columns of sensors.parquet, such as x and y, that are inputs of that network and of attention."""
 
 
 class RaindropQueries(Model):
@@ -71,6 +75,8 @@ class RaindropQueries(Model):
         own = Embedding.num_values(K) + Embedding.num_evidence(K) + config.sensor_dim + spec.static_width
         if spec.dated:
             own += DAY_WAVES
+        self.facts = SensorFacts(config.sensor_facts, M) if config.sensor_facts else None
+        own += 0 if self.facts is None else self.facts.width
         self.register_buffer("interval", torch.ones(M))
         self.register_buffer("scales", torch.tensor(SCALES))
         self.sensors = nn.Parameter(0.1 * torch.randn(M, config.sensor_dim))
@@ -83,8 +89,10 @@ class RaindropQueries(Model):
             self.head.last.mul_(0.1)  # starts close to linear interpolation
 
     def prepare(self, training: BatchSource, validation: BatchSource | None, seed: int) -> None:
-        """Learn the typical interval between the readings of each sensor."""
+        """Learn the typical interval between the readings of each sensor, and store the facts about sensors."""
         self.interval.copy_(torch.from_numpy(typical_intervals(training.table)))
+        if self.facts is not None:
+            self.facts.store(training.table)
 
     def forward(self, batch: Batch) -> Output:
         queries = cast(Queries, batch.queries)
@@ -108,12 +116,44 @@ class RaindropQueries(Model):
         parts = [own.values - own.level, own.evidence, self.sensors[v], batch.statics[queries.sample]]
         if self.dated:
             parts.append(time_of_day_waves(queries, own.level))
+        if self.facts is not None:
+            parts.append(self.facts.of(v))
         senders = own.level.new_zeros(own.level.shape[0], 0)
         if self.messages is not None:
-            received, senders = self.messages(series, queries, own)
+            compared = None if self.facts is None else self.facts.compare(v)
+            received, senders = self.messages(series, queries, own, compared)
             parts.append(received)
         correction = self.head(torch.cat(parts, dim=-1))
         return own.line[:, None] + correction, senders
+
+
+class SensorFacts(nn.Module):
+    """Known numbers f of each sensor, such as its position, as z-scores of the training table's sensors."""
+
+    value: Tensor  # (u, f) 0 if not known
+    known: Tensor  # (u, f) 0 or 1
+
+    def __init__(self, names: tuple[str, ...], num_sensors: int):
+        super().__init__()
+        self.names, self.width = names, 2 * len(names)
+        for name in ("value", "known"):
+            self.register_buffer(name, torch.zeros(num_sensors, len(names)))
+
+    def store(self, table: EventTable) -> None:
+        """Take the facts from a table; those of tables that come later are not used."""
+        value, known = scale_sensor_columns(table, self.names)
+        self.value.copy_(torch.from_numpy(value))
+        self.known.copy_(torch.from_numpy(known))
+
+    def of(self, v: Tensor) -> Tensor:
+        """(q, 2 f) the facts of these sensors, and whether they are known."""
+        return torch.cat([self.value[v], self.known[v]], dim=-1)
+
+    def compare(self, v: Tensor) -> Tensor:
+        """(q, u, 3 f) sender minus receiver, its size, and whether both are known; 0 if not."""
+        both = self.known * self.known[v][:, None]
+        difference = (self.value - self.value[v][:, None]) * both
+        return torch.cat([difference, difference.abs(), both], dim=-1)
 
 
 def time_of_day_waves(queries: Queries, like: Tensor) -> Tensor:
@@ -165,22 +205,27 @@ class QueryMessages(nn.Module):
         super().__init__()
         K, C, H = len(SCALES), len(CHANGE_WIDTHS) + 1, config.heads
         self.num_sensors = num_sensors
-        evidence = Embedding.num_evidence(K)
+        evidence, compared = Embedding.num_evidence(K), 3 * len(config.sensor_facts)
         self.pairs = PairNumbers(num_sensors, H, config.pair_rank, 0.01)
         self.nobody = nn.Parameter(torch.full((num_sensors, H), -2.0))  # the score of attention to no sender
-        self.of_sender = _two_layers(evidence + 8, config.evidence_hidden, H)
+        self.of_sender = _two_layers(evidence + 8 + compared, config.evidence_hidden, H)
         self.of_receiver = _two_layers(evidence, config.evidence_hidden, H)
         self.lagged = LaggedValues(num_sensors, config.pair_rank) if config.lags else None
         self.width = H * (Embedding.num_values(K) + 1 + 3 * C + (self.lagged is not None))
 
-    def forward(self, series: Series, queries: Queries, own: Embedding) -> tuple[Tensor, Tensor]:
-        """(q, h values): the messages of each head, and (q, u) the mean attention of the heads."""
+    def forward(
+        self, series: Series, queries: Queries, own: Embedding, compared: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """(q, h values): the messages of each head, and (q, u) the mean attention of the heads.
+
+        `compared` (q, u, 3 f) is the comparison of sender and receiver by known facts.
+        """
         v = queries.sensor
         moments, index = series.of_all_sensors(queries.sample, queries.time)
         now = Embedding.of(moments)  # (m, u)
         values = now.values[index]
         here = values[..., [*CHANGE_WIDTHS, -1]]  # (q, u, c) narrow averages and the line
-        moved, evidence = [], [now.evidence[index]]
+        moved, evidence = [], [now.evidence[index]] if compared is None else [now.evidence[index], compared]
         for time, present in (
             (own.moments.previous_time(), own.moments.has_previous),
             (own.moments.following_time(), own.moments.has_following),
