@@ -106,7 +106,8 @@ def test_queries_come_from_a_grid_or_a_file(ask: Ask, data: Path, imputer: Path,
     assert (code, errors) == (0, "")
     on_grid = pl.read_csv(tmp_path / "grid.csv")
     assert on_grid["sample"].n_unique() == 2
-    assert len(on_grid) == 2 * 4 * 3  # samples, times, sensors
+    assert on_grid["time"].unique().to_list() == [6.0, 12.0, 18.0]  # whole steps, not from the first reading
+    assert len(on_grid) == 2 * 3 * 3  # samples, times, sensors
     on_grid.select("sample", "time", "sensor").write_csv(tmp_path / "queries.csv")
     out = tmp_path / "same.csv"
     words = ("--queries", tmp_path / "queries.csv", "--readings", out, "--coverage", 0.5)
@@ -250,7 +251,7 @@ def test_sensors_that_training_never_read_are_an_error_or_ignored(
 QUERIES = {
     "unknown sensor": ("s00,5,u9", "the sensor of 1 of 1 rows is not a sensor of the table (first: row 1, 'u9')"),
     "unknown sample": ("x,5,u0", "the sample of 1 of 1 rows is not in the table (first: row 1, 'x')"),
-    "before the table": ("s00,-5,u0", "lie before the first reading of their sample or after its last"),
+    "before the table": ("s00,-5,u0", "lie before the first reading of their sample"),
     "after the table": ("s00,50,u0", "ask a Forecaster for what comes after"),
     "twice": ("s00,5,u0\ns00,5,u0", "1 of 2 rows repeat another one (first: row 2"),
     "none": ("", "There are no queries."),

@@ -38,7 +38,8 @@ def test_a_grid_has_every_sensor_of_training_and_only_times_that_can_be_answered
     few = wave_table(2, sensors=2, seed=1)
     queries = imputer.grid(few, 5.0)
     assert set(queries["sensor"]) == {"u0", "u1", "u2"}
-    assert len(imputer.readings_at(few, queries)) == len(queries) == 2 * 5 * 3
+    assert queries["time"].unique().sort().to_list() == [5.0, 10.0, 15.0, 20.0]
+    assert len(imputer.readings_at(few, queries)) == len(queries) == 2 * 4 * 3
     forecaster = Forecaster("last", horizon=2.0, cutoff=12.0).fit(table)
     in_minutes = few.in_unit("minutes")
     asked = forecaster.grid(in_minutes, 60.0)

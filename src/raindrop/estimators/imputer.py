@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any, Literal, Self, cast
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from raindrop.batch.gap_windows import HeldOutWindows
@@ -28,6 +27,7 @@ from raindrop.table.event_table import EventTable
 from raindrop.table.growing_table import write_filled
 from raindrop.table.hide import hold_out_blocks
 from raindrop.table.queries import QueryTable, at_times, in_gaps, spans
+from raindrop.table.query_times import is_list_of_times
 from raindrop.table.readings import Readings
 from raindrop.table.time_columns import SECONDS
 from raindrop.training.scoring import scores_of
@@ -69,8 +69,9 @@ class Imputer(ReadingsEstimator):
     def fill(self, X: EventTable, at: Any = "gaps", *, out: str | os.PathLike[str] | None = None) -> EventTable:
         """The table with predicted readings added, marked in `filled`; measured readings are unchanged.
 
-        at: "gaps" (each sensor at its typical interval, wherever it was silent for longer), a list of times (used where
-        they lie within a sample), or a frame of queries (sample, time, sensor). `readings_at` also returns intervals.
+        at: "gaps" (each sensor at its typical interval, wherever it was silent for longer), a time or date or several
+        (used where they lie within a sample), or a frame of queries (sample, time, sensor). `readings_at` also returns
+        intervals.
         out: folder to write the result to, block by block if the table is large; the result is then opened from there.
         """
         if out is None:
@@ -82,12 +83,12 @@ class Imputer(ReadingsEstimator):
     def fill_readings(self, X: EventTable, at: Any = "gaps", *, coverage: float = 0.9) -> Readings:
         """The readings that `fill` adds, with intervals."""
         table = self._with_all_sensors(X)
-        if isinstance(at, str):
-            if at != "gaps":
-                raise ConfigError(f"at='{at}': must be 'gaps', a list of times, or a frame of queries.")
+        if isinstance(at, str) and at == "gaps":
             queries = in_gaps(table, self._intervals_of(table))
-        elif isinstance(at, Sequence | np.ndarray | pl.Series):
+        elif is_list_of_times(at):
             queries = at_times(table, at, self.scaler_.observed_sensors)
+        elif isinstance(at, str):
+            raise ConfigError(f"at='{at}': must be 'gaps', times or dates, or a frame of queries.")
         else:
             queries = QueryTable.from_frame(table, at)
         return self._answer(queries, coverage)
@@ -207,10 +208,19 @@ class Imputer(ReadingsEstimator):
         first, last = spans(queries.table)
         start, stop = first[queries.sample], last[queries.sample]
         slack = 1e-9 * np.maximum(np.abs(start), np.abs(stop))
-        inside = (queries.time >= start - slack) & (queries.time <= stop + slack)
         queries.require(
-            inside & (queries.table.count[queries.sample] > 0),
-            "lie before the first reading of their sample or after its last",
+            queries.table.count[queries.sample] > 0,
+            "ask about a sample without readings",
+            "An imputer fills in between readings; leave these rows out.",
+        )
+        queries.require(
+            queries.time >= start - slack,
+            "lie before the first reading of their sample",
+            "An imputer fills in from the first reading to the last; ask for later times.",
+        )
+        queries.require(
+            queries.time <= stop + slack,
+            "lie after the last reading of their sample",
             "An imputer fills in between; ask a Forecaster for what comes after.",
         )
         return queries

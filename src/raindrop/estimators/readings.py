@@ -26,10 +26,11 @@ from raindrop.models.registry import QUERY_MODELS
 from raindrop.table.blocks import blocks_of
 from raindrop.table.event_table import EventTable
 from raindrop.table.frames import require_columns, to_polars
-from raindrop.table.queries import QueryTable, grid_times, on_grid, spans
+from raindrop.table.queries import QueryTable, grid_times, on_grid, spans, whole_steps
+from raindrop.table.query_times import to_duration
 from raindrop.table.readings import Readings
 from raindrop.table.time_columns import SECONDS
-from raindrop.tasks.conformal import GroupedIntervals
+from raindrop.tasks.conformal import GroupedIntervals, require_coverage
 from raindrop.tasks.readings import ReadingsAt
 from raindrop.training.scoring import run_model, scores_of
 
@@ -114,26 +115,31 @@ class ReadingsEstimator(Estimator):
         table = self._with_all_sensors(X)
         return self._answer(QueryTable.from_frame(table, queries), coverage)
 
-    def grid(self, X: EventTable, every: float) -> pl.DataFrame:
-        """Queries at regular times, wherever this estimator can answer them, for all sensors it was trained on."""
-        return self._on_grid(self._with_all_sensors(X), every).frame()
+    def grid(self, X: EventTable, every: Any) -> pl.DataFrame:
+        """Queries at regular times, wherever this estimator can answer them, for all sensors it was trained on.
+
+        every: as in `raindrop.grid`. An imputer is asked at whole steps, a forecaster in steps after the cutoff.
+        """
+        table = self._with_all_sensors(X)
+        return self._on_grid(table, to_duration(every, table, "every")).frame()
 
     def _on_grid(self, table: EventTable, every: float) -> QueryTable:
         start, stop = self._answerable(table, every)
         return on_grid(table, every, self.scaler_.observed_sensors, start=start, stop=stop)
 
-    def grid_blocks(self, X: EventTable, every: float, *, coverage: float = 0.9) -> Iterator[Readings]:
+    def grid_blocks(self, X: EventTable, every: Any, *, coverage: float = 0.9) -> Iterator[Readings]:
         """The answers to `grid`, one block of samples at a time, so that only one block is in memory."""
         table = self._with_all_sensors(X)
-        times = grid_times(table, every, *self._answerable(table, every))
+        step = to_duration(every, table, "every")
+        times = grid_times(table, step, *self._answerable(table, step))
         if not times.any():
             raise DataError("There are no queries: no regular time lies where readings can be predicted.")
         for block in blocks_of(table, times * len(self.scaler_.observed_sensors)):
-            yield self._answer(self._on_grid(block.in_memory(), every).checked(), coverage)
+            yield self._answer(self._on_grid(block.in_memory(), step).checked(), coverage)
 
     def _answerable(self, table: EventTable, every: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """(samples,) where a grid of queries starts, and where it ends."""
-        return spans(table)
+        return whole_steps(table, every), spans(table)[1]
 
     def evaluate(self, X: EventTable, truth: Any) -> dict[str, float]:
         """Errors on known readings: a frame with the columns sample, time, sensor and value.
@@ -201,6 +207,7 @@ class ReadingsEstimator(Estimator):
         return asked, source.in_asked_order(np.concatenate(parts))
 
     def _answer(self, queries: QueryTable, coverage: float) -> Readings:
+        require_coverage(coverage)
         answers, distance = self._quantiles(self._checked(queries))
         codes = self._codes(queries)
         scale, mean = self.scaler_.scale[codes], self.scaler_.mean[codes]
