@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import shlex
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -246,6 +247,67 @@ def test_sensors_that_training_never_read_are_an_error_or_ignored(
     events = EventTable.read(tmp_path / "filled").events()
     assert set(events.filter("filled")["sensor"]) == {"u0", "u1", "u2"}
     assert events.filter(~pl.col("filled"))["sensor"].n_unique() == 3  # "new" keeps its readings
+
+
+def test_the_next_command_has_the_options_that_the_table_needs(ask: Ask, data: Path, tmp_path: Path) -> None:
+    events = EventTable.read(data).events().rename({"time": "taken at", "sensor": "u", "value": "x"})
+    events.write_csv(tmp_path / "my events.csv")
+    columns = ("--time", "taken at", "--sensor", "u", "--value", "x")
+    for words in (("impute", "train"), ("forecast", "train", "--horizon", 6)):
+        run = tmp_path / f"{words[0]} run"
+        code, shown, errors = ask(*words, tmp_path / "my events.csv", "--out", run, "--model", "mean", *columns)
+        assert (code, errors) == (0, "")
+        (line,) = [line for line in shown.splitlines() if line.startswith("next: raindrop evaluate")]
+        assert line.endswith("my events.csv' --time 'taken at' --sensor u --value x")
+        code, _, errors = ask(*shlex.split(line)[2:])
+        assert (code, errors) == (0, "")
+
+
+def test_an_imputer_of_readings_up_to_a_cutoff_is_evaluated_on_those(ask: Ask, data: Path, tmp_path: Path) -> None:
+    words = ("--out", tmp_path / "run", "--model", "mean", "--cutoff", "admitted")
+    code, shown, errors = ask("impute", "train", data, *words)
+    assert (code, errors) == (0, "")
+    assert f"next: raindrop evaluate {tmp_path / 'run'} {data} --cutoff admitted" in shown
+    for name, more in (("early", ("--cutoff", "admitted")), ("all", ())):
+        out = tmp_path / f"{name}.json"
+        code, _, errors = ask("evaluate", tmp_path / "run", data, "--part", "all", "--out", out, *more)
+        assert (code, errors) == (0, "")
+    early, complete = (json.loads((tmp_path / f"{name}.json").read_text())["results"] for name in ("early", "all"))
+    assert early[0]["readings"] < complete[0]["readings"]
+
+
+@pytest.mark.parametrize("names", [("stay", "at", "what"), ("sample", "time", "sensor")])
+def test_a_file_of_queries_may_have_the_columns_of_the_table(
+    names: tuple[str, str, str], ask: Ask, data: Path, imputer: Path, tmp_path: Path
+) -> None:
+    own = {"sample": "stay", "time": "at", "sensor": "what"}
+    EventTable.read(data).events().rename(own).with_columns(stay="00" + pl.col("stay").str.slice(1)).write_csv(
+        tmp_path / "events.csv"
+    )
+    pl.DataFrame([("0003", 5.0, "u0")], schema=list(names), orient="row").write_csv(tmp_path / "q.csv")
+    columns = [word for role, name in own.items() for word in (f"--{role}", name)]
+    words = ("--queries", tmp_path / "q.csv", "--readings", tmp_path / "r.csv", *columns)
+    code, _, errors = ask("impute", "apply", imputer, tmp_path / "events.csv", *words)
+    assert (code, errors) == (0, "")
+    assert pl.read_csv(tmp_path / "r.csv").select("time", "sensor").rows() == [(5.0, "u0")]
+
+
+def test_readings_every_hour_of_dates_and_one_sentence_for_numbers(
+    ask: Ask, data: Path, imputer: Path, tmp_path: Path
+) -> None:
+    table = EventTable.read(data)
+    start = pl.datetime_range(pl.datetime(2024, 3, 1, 7, 25), pl.datetime(2024, 3, 1, 7, 25), eager=True)[0]
+    replace(table, samples=table.samples.with_columns(time_zero=pl.lit(start))).write(tmp_path / "dated")
+    words = ("--every", "6h", "--readings", tmp_path / "r.csv")
+    assert ask("impute", "apply", imputer, tmp_path / "dated", *words)[0] == 0
+    times = pl.read_csv(tmp_path / "r.csv", try_parse_dates=True)["time"]
+    assert set(times.dt.hour()) == {0, 6, 12, 18}
+    assert set(times.dt.minute()) == {0}
+    (tmp_path / "r.csv").unlink()
+    code, _, errors = ask("impute", "apply", imputer, data, *words)
+    assert code == 1
+    assert "every='6h': the times of the table are numbers, not dates. Give a number of hours." in errors
+    assert len(errors.splitlines()) == 1
 
 
 QUERIES = {

@@ -30,7 +30,7 @@ BASELINES: dict[str, tuple[Literal["linear", "last", "mean"], ...]] = {
     "Forecaster": ("last", "mean"),
 }
 OPTIONS = {
-    "Imputer": {"--hide-sensors", "--hide-readings", "--hide-blocks"},
+    "Imputer": {"--hide-sensors", "--hide-readings", "--hide-blocks", "--cutoff"},
     "Forecaster": {"--horizons", "--cutoff"},
 }
 OPTIONS_OF_SAMPLES = {"--hide-sensors", "--label", "--intervals", "--cutoff"}
