@@ -310,6 +310,24 @@ def test_readings_every_hour_of_dates_and_one_sentence_for_numbers(
     assert len(errors.splitlines()) == 1
 
 
+def test_a_forecast_from_a_date(ask: Ask, data: Path, tmp_path: Path) -> None:
+    table = EventTable.read(data)
+    start = pl.datetime_range(pl.datetime(2024, 3, 1), pl.datetime(2024, 3, 1), eager=True)[0]
+    replace(table, samples=table.samples.with_columns(time_zero=pl.lit(start))).write(tmp_path / "dated")
+    cutoff = ("--cutoff", "2024-03-01 12:00")
+    words = ("--out", tmp_path / "run", "--horizon", 6, "--model", "last", *cutoff)
+    code, _, errors = ask("forecast", "train", tmp_path / "dated", *words)
+    assert (code, errors) == (0, "")
+    for name, more in (("trained.csv", ()), ("given.csv", cutoff)):
+        words = ("--every", "2h", "--out", tmp_path / name, *more)
+        code, _, errors = ask("forecast", "apply", tmp_path / "run", tmp_path / "dated", *words)
+        assert (code, errors) == (0, "")
+        times = pl.read_csv(tmp_path / name, try_parse_dates=True)["time"]
+        assert times.unique().sort().dt.hour().to_list() == [14, 16, 18]
+    code, _, errors = ask("evaluate", tmp_path / "run", tmp_path / "dated", *cutoff)
+    assert (code, errors) == (0, "")
+
+
 QUERIES = {
     "unknown sensor": ("s00,5,u9", "the sensor of 1 of 1 rows is not a sensor of the table (first: row 1, 'u9')"),
     "unknown sample": ("x,5,u0", "the sample of 1 of 1 rows is not in the table (first: row 1, 'x')"),
@@ -390,6 +408,14 @@ MISTAKES = {
     "blocks of a forecaster": ("evaluate FORECASTER DATA --hide-blocks 3", "no effect with a forecaster"),
     "sensors of a forecaster": ("evaluate FORECASTER DATA --hide-sensors 0.5", "no effect with a forecaster"),
     "longer than the horizon": ("evaluate FORECASTER DATA --horizons 7", "at most the run's own, 6"),
+    "forecast before everything": (
+        "forecast apply FORECASTER DATA --out OUT.csv --every 1 --cutoff -5",
+        "None of 20 samples has a reading up to the cutoff",
+    ),
+    "date among numbers": (
+        "forecast apply FORECASTER DATA --out OUT.csv --every 1 --cutoff 2024-01-05",
+        "cutoff holds date times, but the times of the table are numbers",
+    ),
     "cutoff before everything": ("evaluate FORECASTER DATA --cutoff -5", "No sample has a reading up to the cutoff"),
     "cutoff after everything": ("evaluate FORECASTER DATA --cutoff 99", "None of the 120 readings would be hidden"),
     "block of no length": ("evaluate IMPUTER DATA --hide-blocks 0", "how long a block is hidden"),

@@ -15,7 +15,7 @@ from raindrop.batch.gaps import Gaps
 from raindrop.batch.windows import Windows
 from raindrop.errors import ConfigError, DataError
 from raindrop.estimators.class_graphs import class_graphs
-from raindrop.estimators.inputs import require_table
+from raindrop.estimators.inputs import check_dates, require_table
 from raindrop.estimators.readings import ReadingsEstimator
 from raindrop.estimators.sender_graphs import MAX_HIDDEN, Progress, SenderEffects, sender_effects
 from raindrop.graphs.class_differences import ClassGraphs
@@ -112,7 +112,7 @@ class Imputer(ReadingsEstimator):
         """
         self._require_fitted()
         table = self._on_training_sensors(require_table(X, "calibrate").measured())
-        self._check_dates(table)
+        check_dates(table, self.data_.get("dated"))
         source = HeldOutWindows(
             table,
             self.scaler_,

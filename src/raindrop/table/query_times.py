@@ -48,6 +48,8 @@ def time_column(times: Any, what: str) -> pl.Series:
     if isinstance(times, pl.Series):
         return times.alias("time")
     try:
+        if isinstance(times, date):
+            return pl.Series("time", [times])
         listed = np.atleast_1d(times.to_numpy() if hasattr(times, "to_numpy") else np.asarray(times)).ravel()
         if listed.dtype.kind == "M":
             return pl.Series("time", listed.astype("datetime64[us]"))
