@@ -10,7 +10,7 @@ from typing import Any, Literal, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from raindrop.batch.gap_windows import HeldOutWindows
+from raindrop.batch.gap_windows import GapWindows, HeldOutWindows
 from raindrop.batch.gaps import Gaps
 from raindrop.batch.windows import Windows
 from raindrop.errors import ConfigError, DataError
@@ -21,6 +21,7 @@ from raindrop.estimators.sender_graphs import MAX_HIDDEN, Progress, SenderEffect
 from raindrop.graphs.class_differences import ClassGraphs
 from raindrop.graphs.graph import SensorGraphs
 from raindrop.hardware import limit_threads, resolve_device
+from raindrop.models.baselines.simple_imputation import correlations
 from raindrop.table.blocks import BLOCK as BLOCK_READINGS
 from raindrop.table.blocks import blocks_of, evenly_spread, is_large
 from raindrop.table.event_table import EventTable
@@ -34,6 +35,8 @@ from raindrop.training.scoring import scores_of
 
 BLOCK = 12.0  # length of a hidden block, in typical intervals
 MIN_HIDDEN = 100  # readings to calibrate intervals on
+MAX_CORRELATED = 300  # sensors; of more, correlations are not learned
+CORRELATED_WINDOWS = 1024  # maximum number of training windows that correlations are learned from
 MAX_TURNS = 5  # maximum rounds of hiding blocks of a small table in `sender_effects`
 
 
@@ -44,6 +47,8 @@ class Imputer(ReadingsEstimator):
     ("linear", "last", "mean", "nearest"). The other arguments are those of `Classifier`. No labels are needed. A table
     may hold thousands of short samples or one long series.
     """
+
+    correlation_: NDArray[Any] | None
 
     def __init__(
         self,
@@ -131,6 +136,24 @@ class Imputer(ReadingsEstimator):
             scores = scores_of(self.model_, source, resolve_device(self.device), show=self.progress)
         self._calibrate(hidden, self.task_.predict(scores), source)
         return self
+
+    def _training_source(self, table: EventTable) -> GapWindows:
+        """Also learns the correlations that the baseline "nearest" needs, when this model is evaluated."""
+        source, number = super()._training_source(table), len(self.scaler_.sensors)
+        self.correlation_ = correlations(source, number, CORRELATED_WINDOWS) if number <= MAX_CORRELATED else None
+        return source
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        content, arrays = super()._state()
+        known = {} if self.correlation_ is None else {"correlation": self.correlation_.astype(np.float32)}
+        return content, arrays | known
+
+    def _restore_state(self, content: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        super()._restore_state(content, arrays)
+        self.correlation_ = arrays.get("correlation")
+        number = len(self.scaler_.sensors)
+        if self.correlation_ is not None and self.correlation_.shape != (number, number):
+            raise ValueError("the correlations are not those of its sensors")
 
     def _on_training_sensors(self, table: EventTable) -> EventTable:
         """The table in the time unit and with the sensors of training; a large one is represented by some samples."""

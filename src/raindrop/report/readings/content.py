@@ -26,7 +26,7 @@ from raindrop.estimators.hidden_readings import (
 from raindrop.estimators.imputer import Imputer
 from raindrop.estimators.readings import ReadingsEstimator
 from raindrop.estimators.sender_graphs import MAX_HIDDEN
-from raindrop.estimators.simple_baselines import simple_baseline
+from raindrop.estimators.simple_baselines import baseline_names, simple_baseline
 from raindrop.report.card import Card
 from raindrop.report.graph_frames import effects_picture, with_places
 from raindrop.report.graph_picture import Frame, Picture
@@ -155,7 +155,7 @@ def _graph(models: Sequence[Any], table: EventTable, seed: int) -> Picture:
 
 def _on_gaps(base: ReadingsReport, imputer: Imputer, table: EventTable, num_cases: int, seed: int) -> ReadingsReport:
     """Hide single readings, blocks and whole sensors; cases are gaps of the table, and of the latter two."""
-    models = _with_baselines(imputer, ("linear", "last", "mean"))
+    models = _with_baselines(imputer)
     interval = intervals_of(imputer, table)
     typical = float(np.median(interval))
     codes = imputer.scaler_.sensor_codes(table, ignore_unknown=True)
@@ -211,7 +211,7 @@ def _on_forecasts(
         scenario = next(hide_future(forecaster, chosen, cutoff))
     except DataError as error:
         return replace(base, notes=[*notes, f"There is nothing to compare forecasts with. {error}"])
-    models = _with_baselines(forecaster, ("last", "mean"))
+    models = _with_baselines(forecaster)
     typical = float(np.median(intervals_of(forecaster, table)))
     comparisons = compare_models(models, limited(scenario, len(base.sensors), typical, seed))
     own = comparisons[next(iter(models))]
@@ -258,10 +258,10 @@ def at_several_cutoffs(table: EventTable, horizon: float) -> tuple[EventTable, i
     return (several, len(names)) if len(set(names)) == len(names) else (table, len(table))
 
 
-def _with_baselines(estimator: ReadingsEstimator, names: tuple[Any, ...]) -> dict[str, ReadingsEstimator]:
+def _with_baselines(estimator: ReadingsEstimator) -> dict[str, ReadingsEstimator]:
     """The estimator and simple baselines, by display name."""
     own = "Raindrop" if estimator.model == "raindrop" else BASELINES.get(estimator.model, estimator.model)
-    others = {BASELINES[name]: simple_baseline(estimator, name) for name in names if name != estimator.model}
+    others = {BASELINES[name]: simple_baseline(estimator, name) for name in baseline_names(estimator)}
     return {own: estimator, **others}
 
 
