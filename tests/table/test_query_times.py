@@ -69,6 +69,12 @@ def test_a_grid_of_numbers_is_at_multiples_of_the_step():
     assert grid(tenths, 0.1)["time"].to_list() == pytest.approx([0.3, 0.4, 0.5, 0.6, 0.7])
 
 
+def test_times_beyond_all_dates_still_have_a_grid():
+    samples = {"sample": ["a"], "time_zero": [START]}
+    table = EventTable.from_columns(["a", "a"], [4e30, 4e30 * (1 + 1e-9)], ["x", "x"], [1.0, 2.0], samples)
+    assert len(grid(table, 1e21))  # a warning would be an error
+
+
 def test_every_time_of_a_grid_can_be_answered():
     rng = np.random.default_rng(0)
     time = np.round(rng.uniform(0, 50, 400), 2)

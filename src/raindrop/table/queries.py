@@ -23,6 +23,7 @@ from raindrop.table.query_times import (
     to_dates,
     to_duration,
 )
+from raindrop.table.time_columns import LONGEST, SECONDS
 
 Positions = NDArray[np.int64]
 OUTAGE = 1.6  # a sensor is silent when its readings are further apart than this many typical intervals
@@ -180,7 +181,8 @@ def whole_steps(table: EventTable, step: float) -> NDArray[np.float64]:
     first, zero = spans(table)[0], table.time_zero
     midnight = np.zeros(len(table))
     if zero is not None:
-        day = to_dates(first, table, np.arange(len(table))).dt.truncate("1d")
+        near = np.where(np.abs(first) * SECONDS[table.time_unit] < LONGEST, first, 0.0)  # others are beyond dates
+        day = to_dates(near, table, np.arange(len(table))).dt.truncate("1d")
         midnight = np.nan_to_num(since_time_zero(day, table))
     with np.errstate(over="ignore", invalid="ignore"):
         steps = midnight + np.ceil((first - midnight) / step - 1e-9) * step
