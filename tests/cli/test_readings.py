@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import shlex
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -106,7 +107,8 @@ def test_queries_come_from_a_grid_or_a_file(ask: Ask, data: Path, imputer: Path,
     assert (code, errors) == (0, "")
     on_grid = pl.read_csv(tmp_path / "grid.csv")
     assert on_grid["sample"].n_unique() == 2
-    assert len(on_grid) == 2 * 4 * 3  # samples, times, sensors
+    assert on_grid["time"].unique().to_list() == [6.0, 12.0, 18.0]  # whole steps, not from the first reading
+    assert len(on_grid) == 2 * 3 * 3  # samples, times, sensors
     on_grid.select("sample", "time", "sensor").write_csv(tmp_path / "queries.csv")
     out = tmp_path / "same.csv"
     words = ("--queries", tmp_path / "queries.csv", "--readings", out, "--coverage", 0.5)
@@ -247,10 +249,89 @@ def test_sensors_that_training_never_read_are_an_error_or_ignored(
     assert events.filter(~pl.col("filled"))["sensor"].n_unique() == 3  # "new" keeps its readings
 
 
+def test_the_next_command_has_the_options_that_the_table_needs(ask: Ask, data: Path, tmp_path: Path) -> None:
+    events = EventTable.read(data).events().rename({"time": "taken at", "sensor": "u", "value": "x"})
+    events.write_csv(tmp_path / "my events.csv")
+    columns = ("--time", "taken at", "--sensor", "u", "--value", "x")
+    for words in (("impute", "train"), ("forecast", "train", "--horizon", 6)):
+        run = tmp_path / f"{words[0]} run"
+        code, shown, errors = ask(*words, tmp_path / "my events.csv", "--out", run, "--model", "mean", *columns)
+        assert (code, errors) == (0, "")
+        (line,) = [line for line in shown.splitlines() if line.startswith("next: raindrop evaluate")]
+        assert line.endswith("my events.csv' --time 'taken at' --sensor u --value x")
+        code, _, errors = ask(*shlex.split(line)[2:])
+        assert (code, errors) == (0, "")
+
+
+def test_an_imputer_of_readings_up_to_a_cutoff_is_evaluated_on_those(ask: Ask, data: Path, tmp_path: Path) -> None:
+    words = ("--out", tmp_path / "run", "--model", "mean", "--cutoff", "admitted")
+    code, shown, errors = ask("impute", "train", data, *words)
+    assert (code, errors) == (0, "")
+    assert f"next: raindrop evaluate {tmp_path / 'run'} {data} --cutoff admitted" in shown
+    for name, more in (("early", ("--cutoff", "admitted")), ("all", ())):
+        out = tmp_path / f"{name}.json"
+        code, _, errors = ask("evaluate", tmp_path / "run", data, "--part", "all", "--out", out, *more)
+        assert (code, errors) == (0, "")
+    early, complete = (json.loads((tmp_path / f"{name}.json").read_text())["results"] for name in ("early", "all"))
+    assert early[0]["readings"] < complete[0]["readings"]
+
+
+@pytest.mark.parametrize("names", [("stay", "at", "what"), ("sample", "time", "sensor")])
+def test_a_file_of_queries_may_have_the_columns_of_the_table(
+    names: tuple[str, str, str], ask: Ask, data: Path, imputer: Path, tmp_path: Path
+) -> None:
+    own = {"sample": "stay", "time": "at", "sensor": "what"}
+    EventTable.read(data).events().rename(own).with_columns(stay="00" + pl.col("stay").str.slice(1)).write_csv(
+        tmp_path / "events.csv"
+    )
+    pl.DataFrame([("0003", 5.0, "u0")], schema=list(names), orient="row").write_csv(tmp_path / "q.csv")
+    columns = [word for role, name in own.items() for word in (f"--{role}", name)]
+    words = ("--queries", tmp_path / "q.csv", "--readings", tmp_path / "r.csv", *columns)
+    code, _, errors = ask("impute", "apply", imputer, tmp_path / "events.csv", *words)
+    assert (code, errors) == (0, "")
+    assert pl.read_csv(tmp_path / "r.csv").select("time", "sensor").rows() == [(5.0, "u0")]
+
+
+def test_readings_every_hour_of_dates_and_one_sentence_for_numbers(
+    ask: Ask, data: Path, imputer: Path, tmp_path: Path
+) -> None:
+    table = EventTable.read(data)
+    start = pl.datetime_range(pl.datetime(2024, 3, 1, 7, 25), pl.datetime(2024, 3, 1, 7, 25), eager=True)[0]
+    replace(table, samples=table.samples.with_columns(time_zero=pl.lit(start))).write(tmp_path / "dated")
+    words = ("--every", "6h", "--readings", tmp_path / "r.csv")
+    assert ask("impute", "apply", imputer, tmp_path / "dated", *words)[0] == 0
+    times = pl.read_csv(tmp_path / "r.csv", try_parse_dates=True)["time"]
+    assert set(times.dt.hour()) == {0, 6, 12, 18}
+    assert set(times.dt.minute()) == {0}
+    (tmp_path / "r.csv").unlink()
+    code, _, errors = ask("impute", "apply", imputer, data, *words)
+    assert code == 1
+    assert "every='6h': the times of the table are numbers, not dates. Give a number of hours." in errors
+    assert len(errors.splitlines()) == 1
+
+
+def test_a_forecast_from_a_date(ask: Ask, data: Path, tmp_path: Path) -> None:
+    table = EventTable.read(data)
+    start = pl.datetime_range(pl.datetime(2024, 3, 1), pl.datetime(2024, 3, 1), eager=True)[0]
+    replace(table, samples=table.samples.with_columns(time_zero=pl.lit(start))).write(tmp_path / "dated")
+    cutoff = ("--cutoff", "2024-03-01 12:00")
+    words = ("--out", tmp_path / "run", "--horizon", 6, "--model", "last", *cutoff)
+    code, _, errors = ask("forecast", "train", tmp_path / "dated", *words)
+    assert (code, errors) == (0, "")
+    for name, more in (("trained.csv", ()), ("given.csv", cutoff)):
+        words = ("--every", "2h", "--out", tmp_path / name, *more)
+        code, _, errors = ask("forecast", "apply", tmp_path / "run", tmp_path / "dated", *words)
+        assert (code, errors) == (0, "")
+        times = pl.read_csv(tmp_path / name, try_parse_dates=True)["time"]
+        assert times.unique().sort().dt.hour().to_list() == [14, 16, 18]
+    code, _, errors = ask("evaluate", tmp_path / "run", tmp_path / "dated", *cutoff)
+    assert (code, errors) == (0, "")
+
+
 QUERIES = {
     "unknown sensor": ("s00,5,u9", "the sensor of 1 of 1 rows is not a sensor of the table (first: row 1, 'u9')"),
     "unknown sample": ("x,5,u0", "the sample of 1 of 1 rows is not in the table (first: row 1, 'x')"),
-    "before the table": ("s00,-5,u0", "lie before the first reading of their sample or after its last"),
+    "before the table": ("s00,-5,u0", "lie before the first reading of their sample"),
     "after the table": ("s00,50,u0", "ask a Forecaster for what comes after"),
     "twice": ("s00,5,u0\ns00,5,u0", "1 of 2 rows repeat another one (first: row 2"),
     "none": ("", "There are no queries."),
@@ -327,6 +408,14 @@ MISTAKES = {
     "blocks of a forecaster": ("evaluate FORECASTER DATA --hide-blocks 3", "no effect with a forecaster"),
     "sensors of a forecaster": ("evaluate FORECASTER DATA --hide-sensors 0.5", "no effect with a forecaster"),
     "longer than the horizon": ("evaluate FORECASTER DATA --horizons 7", "at most the run's own, 6"),
+    "forecast before everything": (
+        "forecast apply FORECASTER DATA --out OUT.csv --every 1 --cutoff -5",
+        "None of 20 samples has a reading up to the cutoff",
+    ),
+    "date among numbers": (
+        "forecast apply FORECASTER DATA --out OUT.csv --every 1 --cutoff 2024-01-05",
+        "cutoff holds date times, but the times of the table are numbers",
+    ),
     "cutoff before everything": ("evaluate FORECASTER DATA --cutoff -5", "No sample has a reading up to the cutoff"),
     "cutoff after everything": ("evaluate FORECASTER DATA --cutoff 99", "None of the 120 readings would be hidden"),
     "block of no length": ("evaluate IMPUTER DATA --hide-blocks 0", "how long a block is hidden"),

@@ -222,7 +222,7 @@ BAD = {
         "is not a sensor of the table .first: row 1, 'smae'.: did you mean 'same'",
     ),
     "unknown sample": ({"sample": ["p7"]}, "is not in the table .first: row 1, 'p7'."),
-    "before the sample": ({"time": [-9.0]}, "lie before the first reading of their sample or after its last"),
+    "before the sample": ({"time": [-9.0]}, "lie before the first reading of their sample .* ask for later times"),
     "after the sample": ({"time": [900.0]}, "ask a Forecaster for what comes after"),
     "twice": ({name: [x] * 2 for name, x in (("sample", "s000"), ("time", 5.0), ("sensor", "same"))}, "repeat another"),
     "none": ({"sample": [], "time": [], "sensor": []}, "There are no queries"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 from awkward import IDS, SENSORS, embedded_json
+from matplotlib.dates import date2num
 from matplotlib.text import Text
 from opened_page import Opened
 from waves import QUICK, wave_table
@@ -33,6 +36,15 @@ def awkward_series(samples: int = 14, seed: int = 0, sensors: tuple[str, ...] = 
     keep = ~((sensor == 0) & (time > 8) & (time < 16))
     names = [IDS.format(at) for at in sample[keep]], [sensors[at] for at in sensor[keep]]
     return EventTable.from_columns(names[0], time[keep], names[1], value[keep], sensors=sensors)
+
+
+START = datetime(2024, 3, 1, 7, 30)
+
+
+def dated_copy(table: EventTable, zone: Any = None) -> EventTable:
+    """The same table with dates: every sample starts a day after the one before."""
+    starts = [START.replace(tzinfo=zone) + timedelta(days=at) for at in range(len(table))]
+    return replace(table, samples=table.samples.with_columns(time_zero=pl.Series(starts)))
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +72,10 @@ def pages(tmp_path_factory: pytest.TempPathFactory, models: dict[str, Any], tabl
     many = wave_table(12, sensors=60, readings=8)
     linear = Imputer("linear").fit(many)
     written["many"] = write_report(report_on_readings(linear, many, cases=6), folder / "many.html")
+    dated = dated_copy(table)
+    for name in ("imputer", "forecaster"):
+        report = report_on_readings(models[name], dated, cases=6)
+        written[f"{name} of dates"] = write_report(report, folder / f"{name} of dates.html")
     written["run"] = write_report(report_on_readings(models["imputer"]), folder / "run.html")
     return written
 
@@ -137,6 +153,31 @@ def test_positions_of_the_table_make_the_graph_of_the_report_a_map(models, table
 # ---------------------------------------------------------------- in a browser
 
 
+def test_times_of_a_table_of_dates_are_sent_as_dates(models, table):
+    for zone, title in ((None, "Time"), (UTC, "Time (UTC)")):
+        report = report_on_readings(models["imputer"], dated_copy(table, zone), cases=3)
+        text = page(report)
+        data = embedded_json(text, "data")
+        assert (data["dated"], data["perUnit"]) == (True, 3.6e6)
+        assert f'class="number">{title}</th>' in text
+        assert '"DatetimeAxis"' in text
+        assert "time in hours" not in text
+        for case, shown in zip(report.cases, data["cases"], strict=True):
+            at = table.ids.index(case.sample)
+            zero = START.replace(tzinfo=UTC) + timedelta(days=at)
+            assert shown["zero"] == zero.timestamp() * 1000
+            np.testing.assert_allclose(shown["filled"][0]["time"], case.filled[0].time * 3.6e6, atol=1)
+    plain = embedded_json(page(report_on_readings(models["imputer"], table, cases=3)), "data")
+    assert (plain["dated"], plain["perUnit"]) == (False, 1.0)
+
+
+def test_a_report_on_a_sample_without_a_date_shows_numbers(models, table):
+    dated = dated_copy(table)
+    known = pl.int_range(len(table), eager=True) > 0
+    partly = replace(dated, samples=dated.samples.with_columns(pl.when(known).then("time_zero").alias("time_zero")))
+    assert report_on_readings(models["linear"], partly, cases=3).dates is None
+
+
 @pytest.fixture
 def tab(browser: Any, pages: dict[str, Path]) -> Iterator[Opened]:
     opened = Opened(browser, pages["imputer"], viewport={"width": 1280, "height": 900})
@@ -145,7 +186,7 @@ def tab(browser: Any, pages: dict[str, Path]) -> Iterator[Opened]:
     opened.page.close()
 
 
-@pytest.mark.parametrize("which", ["imputer", "forecaster", "linear", "many", "run"])
+@pytest.mark.parametrize("which", ["imputer", "forecaster", "imputer of dates", "linear", "many", "run"])
 @pytest.mark.parametrize("width", [1280, 360])
 def test_it_opens_from_disk_without_requests_errors_or_sideways_scrolling(which, width, browser, pages):
     tab = Opened(browser, pages[which], viewport={"width": width, "height": 800})
@@ -174,6 +215,25 @@ def test_selecting_another_case_changes_the_charts_and_the_senders(tab):
     expected = tab.evaluate("data.cases[2].filled[0].listed[0].senders.map(([sensor]) => data.sensors[sensor])")
     assert shown == expected
     assert len(shown) == len(SENSORS) - 1
+
+
+@pytest.mark.parametrize("which", ["imputer of dates", "forecaster of dates"])
+def test_a_page_of_dates_shows_them_in_lists_facts_and_tables(which, browser, pages):
+    tab = Opened(browser, pages[which], viewport={"width": 1280, "height": 900})
+    tab.wait_until_painted()
+    date = r"2024-03-\d\d \d\d:\d\d(:\d\d)?"
+    assert re.search(f"{date} to {date}", tab.page.locator("#case option").first.inner_text())
+    facts = tab.page.locator("#case-facts").inner_text()
+    assert re.search(rf"From\s+{date}\s+Length\s+[\d.]+ hours", facts)
+    assert re.fullmatch(date, tab.page.locator("#case-table td").first.text_content())
+    first = tab.evaluate("model('case-filled').data.time[0]")
+    start = START.replace(tzinfo=UTC).timestamp() * 1000
+    assert start <= first <= start + 40 * 86_400_000
+    about = tab.page.locator("#senders-note").inner_text()
+    assert ("these forecasts" in about) == which.startswith("forecaster")
+    assert ("values of the gap" in about) != which.startswith("forecaster")
+    assert tab.errors == []
+    tab.page.close()
 
 
 def test_a_sensor_and_a_gap_can_be_selected(tab):
@@ -267,3 +327,14 @@ def test_a_plot_without_messages_has_no_bars_and_one_without_gaps_a_sentence(mod
     regular = EventTable.from_columns(["a"] * 40, time, ["u"] * 40, np.sin(time))
     linear = Imputer("linear").fit(regular, validation=regular)
     assert "There are no gaps to fill." in painted(plots.filled(linear, regular, "a"))
+
+
+def test_a_plot_of_dates_has_dates_on_its_axis(models, table):
+    for zone, label in ((None, "time"), (UTC, "time (UTC)")):
+        dated = dated_copy(table, zone)
+        figure = plots.filled(models["imputer"], dated, dated.ids[1])
+        axes = figure.axes[0] if len(figure.axes) == 1 else figure.axes[-2]
+        assert axes.get_xlabel() == label
+        first = date2num(START + timedelta(days=1))
+        assert first <= axes.get_xlim()[0] <= first + 1
+        figure.savefig(io.BytesIO())

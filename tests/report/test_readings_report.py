@@ -12,7 +12,7 @@ from waves import QUICK, wave_table
 
 from raindrop import ConfigError, EventTable, Forecaster, Imputer
 from raindrop.estimators.hidden_readings import compare, hide_future, hide_in_gaps, with_cutoffs
-from raindrop.estimators.simple_baselines import simple_baseline
+from raindrop.estimators.simple_baselines import baseline_names, simple_baseline
 from raindrop.report import ReadingsReport, report_on_readings
 from raindrop.report.readings import content, scores
 from raindrop.report.readings.cases import MAX_READINGS, MAX_SENSORS, MAX_VALUES
@@ -58,11 +58,20 @@ def test_the_errors_are_those_that_evaluate_gives_on_the_same_hidden_readings(re
     scenarios = list(hide_in_gaps(imputer, table))
     assert [score.title for score in report.scores] == [scenario.title for scenario in scenarios]
     for score, scenario in zip(report.scores, scenarios, strict=True):
-        assert list(score.metrics) == ["Raindrop", *BASELINES.values()]
+        assert list(score.metrics) == ["Raindrop", *(BASELINES[name] for name in baseline_names(imputer))]
         assert score.metrics["Raindrop"] == pytest.approx(imputer.evaluate(scenario.visible, scenario.truth), rel=1e-5)
-        for name, title in BASELINES.items():
+        for name in baseline_names(imputer):
             expected = simple_baseline(imputer, name).evaluate(scenario.visible, scenario.truth)
-            assert score.metrics[title] == pytest.approx(expected, rel=1e-5)
+            assert score.metrics[BASELINES[name]] == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_nearest_sensors_are_compared_where_sensors_are_read_together():
+    events = wave_table(readings=30).events().with_columns(pl.col("time").round())
+    together = EventTable.from_frames(events, duplicates="last")
+    fitted = Imputer("linear").fit(together)
+    for score in report_on_readings(fitted, together, cases=1).scores:
+        assert list(score.metrics)[-1] == "nearest sensors"
+        assert score.metrics["nearest sensors"]["mae"] > 0
 
 
 def test_errors_by_sensor_add_up_to_those_of_all_readings(report):

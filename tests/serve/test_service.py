@@ -337,7 +337,7 @@ def changed(**columns):
         ("/v1/readings", {"readings": READINGS, "every": 1e-9}, 413, "too_large", "would be asked for"),
         ("/v1/readings", {"readings": READINGS, "every": -1}, 422, "unusable_data", "every"),
         ("/v1/readings", {"readings": READINGS, "queries": {"time": [9.0], "sensor": ["pressure"]}}, 422,
-         "unusable_data", "lie before the first reading"),
+         "unusable_data", "lie after the last reading"),
         ("/v1/graph", {"readings": READINGS, "edges": 0}, 400, "bad_request", "'edges'"),
         ("/v2/models/nothing/infer", {"inputs": []}, 404, "not_found", "no model of this name"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -59,14 +60,15 @@ BAD = {
     ),
     "no sensor": (
         {"sensor": ["oxygen", None, "pressure"]},
-        "queries: the sensor of 1 of 3 rows is not a sensor of the table (first: row 2, 'None')",
+        "queries: the sensor of 1 of 3 rows is missing (first: row 2). Fill it in, or leave these rows out.",
     ),
     "NaN time": ({"time": [1.0, float("nan"), 2.0]}, "queries: 1 of 3 rows have no finite time (first: row 2)."),
     "no time": ({"time": [1.0, 2.0, None]}, "queries: 1 of 3 rows have no finite time (first: row 3)."),
     "infinite time": ({"time": [float("inf"), -float("inf"), 2.0]}, "2 of 3 rows have no finite time (first: row 1)."),
     "text time": (
         {"time": ["0.5", "noon", "2"]},
-        "queries: 'time' is of type String, not a number. Times are hours on the clock of the table's own readings.",
+        "queries: 'time' is of type String, not a number, in 1 of 3 rows (first: row 2, 'noon'). "
+        "Times are hours on the clock of the table's own readings.",
     ),
     "date time": (
         {"time": [datetime.datetime(2024, 1, d) for d in (1, 2, 3)]},
@@ -106,10 +108,10 @@ def test_a_query_that_cannot_be_answered_is_described(table):
 
 @pytest.mark.parametrize("every", [0.5, 1.0, 4.0, 100.0, 0.3])
 @pytest.mark.parametrize("sensors", [None, ["oxygen", "heart rate"]])
-def test_a_grid_asks_at_regular_times_from_the_first_reading_to_the_last(table, every, sensors):
+def test_a_grid_asks_at_multiples_of_the_step_from_the_first_reading_to_the_last(table, every, sensors):
     expected = []
-    for name, (first, last) in {"p1": (0.0, 9.0), "p2": (5.5, 5.5), "p4": (1e5, 1e5 + 3.5)}.items():
-        at = 0
+    for name, (start, last) in {"p1": (0.0, 9.0), "p2": (5.5, 5.5), "p4": (1e5, 1e5 + 3.5)}.items():
+        at, first = 0, max(start, math.ceil(start / every - 1e-9) * every)
         while first + at * every <= last + 1e-9 * every:
             expected += [(name, first + at * every, sensor) for sensor in sensors or SENSORS]
             at += 1
@@ -148,7 +150,7 @@ def test_too_many_queries_are_refused_before_they_are_made(table, monkeypatch):
     monkeypatch.setattr(queries, "MAX_QUERIES", 10)
     sentence = "queries, more than 10. Ask for fewer times, sensors or samples."
     assert refused(at_times, table, [1.0, 2.0, 3.0, 4.0], SENSORS) == f"That would be 12 {sentence}"
-    assert refused(grid, table, 1.0) == f"That would be {3 * (10 + 1 + 4)} {sentence}"
+    assert refused(grid, table, 1.0) == f"That would be {3 * (10 + 0 + 4)} {sentence}"  # 5.5 is no hour
     assert sentence in refused(in_gaps, table, np.full(3, 0.01))
     monkeypatch.undo()
     assert "more than 50,000,000" in refused(grid, table, 1e-9)  # without filling the memory first

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from raindrop.cli.pages import can_write_page
-from raindrop.cli.samples import console
+from raindrop.cli.samples import console, print_next
 from raindrop.cli.table_options import DEFAULT, TableOptions, Words, read_table, roles_as_text
 from raindrop.errors import ConfigError, suggest
 
@@ -132,15 +132,15 @@ def _print_next(
 ) -> None:
     """The commands to go on with, with the options that this table needs."""
     assert result.best is not None
-    best, read = result.best.name, options.as_text()
+    best = result.best.name
     console.print(
         f"wrote the best model, '{best}', to {escape(str(out))}" + (" (stopped early)" if result.stopped else "")
     )
     run, table = quote(str(out)), quote(str(data))
     if result.guess.task == "readings":
-        console.print(escape(f"next: raindrop impute apply {run} {table} --out FILLED{read}"), soft_wrap=True)
+        print_next(f"impute apply {run} {table} --out FILLED", options)
         return
-    console.print(escape(f"next: raindrop predict {run} NEW_DATA --out predictions.csv{read}"), soft_wrap=True)
+    print_next(f"predict {run} NEW_DATA --out predictions.csv", options)
     roles = roles_as_text(result.guess.labels, statics, group)
-    longer = f"raindrop train {table} --out LONGER --task {result.guess.task} --model {best}{roles}{read}"
+    longer = f"raindrop train {table} --out LONGER --task {result.guess.task} --model {best}{roles}{options.as_text()}"
     console.print(escape(f"      {longer}    # without a time limit"), soft_wrap=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 from rich.table import Table
@@ -25,12 +25,8 @@ METRICS = {
     "coverage_80": "in 80 %",
     "coverage_95": "in 95 %",
 }
-BASELINES: dict[str, tuple[Literal["linear", "last", "mean"], ...]] = {
-    "Imputer": ("linear", "last", "mean"),
-    "Forecaster": ("last", "mean"),
-}
 OPTIONS = {
-    "Imputer": {"--hide-sensors", "--hide-readings", "--hide-blocks"},
+    "Imputer": {"--hide-sensors", "--hide-readings", "--hide-blocks", "--cutoff"},
     "Forecaster": {"--horizons", "--cutoff"},
 }
 OPTIONS_OF_SAMPLES = {"--hide-sensors", "--label", "--intervals", "--cutoff"}
@@ -62,7 +58,7 @@ def evaluate_readings(estimator: Any, table: EventTable, hidden: HiddenReadings,
     """Print the errors of an estimator and of simple baselines, and write them to `out`."""
     from raindrop.estimators import Forecaster
     from raindrop.estimators.hidden_readings import hide_in_gaps, with_known_sensors
-    from raindrop.estimators.simple_baselines import simple_baseline
+    from raindrop.estimators.simple_baselines import baseline_names, simple_baseline
     from raindrop.files import write_json
 
     kind = type(estimator).__name__
@@ -80,7 +76,7 @@ def evaluate_readings(estimator: Any, table: EventTable, hidden: HiddenReadings,
             sensors=hidden.sensors,
             seed=hidden.seed,
         )
-    baselines = [(name, simple_baseline(estimator, name)) for name in BASELINES[kind] if name != estimator.model]
+    baselines = [(name, simple_baseline(estimator, name)) for name in baseline_names(estimator)]
     results: list[dict[str, Any]] = []
     columns = Table("hidden readings", *METRICS.values())
     for scenario in scenarios:

@@ -8,16 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
 
 from cyclopts import App, Parameter
 from rich.markup import escape
 
-from raindrop.cli.samples import console, load_run, parse_cutoff, select_run_part, split_table
+from raindrop.cli.samples import console, load_run, number_or_text, print_next, select_run_part, split_table
 from raindrop.cli.table_options import DEFAULT, ReadOptions, TableOptions, Words, read_table
 from raindrop.errors import ConfigError
 
 if TYPE_CHECKING:  # torch and polars load only when a command needs them
+    from polars import DataFrame
+
     from raindrop.estimators.readings import ReadingsEstimator
     from raindrop.table.event_table import EventTable
     from raindrop.table.readings import Readings
@@ -92,12 +95,12 @@ def train_forecaster(
         data: folder with events.parquet or .csv, or one such file; many short samples or a few long ones.
         out: folder for the run: checkpoint, log and the model.
         horizon: how far after the cutoff readings are forecast, in the table's time unit.
-        cutoff: when forecasts are made: a time, or a column of the samples table; by default the
-            last reading of each sample. Training also draws other cutoffs.
+        cutoff: when forecasts are made: a time, a date such as 2024-01-31, or a column of the samples
+            table; by default the last reading of each sample. Training also draws other cutoffs.
     """
     from raindrop.estimators import Forecaster
 
-    arguments = {"horizon": horizon, "cutoff": parse_cutoff(cutoff), **_arguments(training)}
+    arguments = {"horizon": horizon, "cutoff": number_or_text(cutoff), **_arguments(training)}
     _train(Forecaster(training.model, **arguments), data, out, training, options)
 
 
@@ -108,7 +111,7 @@ def apply_imputer(
     *,
     out: Path | None = None,
     readings: Path | None = None,
-    every: float | None = None,
+    every: str | None = None,
     queries: Path | None = None,
     coverage: float | None = None,
     calibrate: bool = False,
@@ -124,8 +127,9 @@ def apply_imputer(
         data: folder with the table.
         out: folder for the filled table; its events have a column `filled`. Must not exist yet.
         readings: .parquet or .csv file for the filled readings alone, with their intervals.
-        every: fill all sensors at regular times instead, this far apart.
-        queries: fill at the rows of a .parquet or .csv file instead (sample, time, sensor).
+        every: fill all sensors at regular times instead, this far apart: a number, or 30m, 1h or 1d for dates.
+        queries: fill at the rows of a .parquet or .csv file instead (sample, time, sensor, or the names
+            that --sample, --time and --sensor give).
         coverage: how often the intervals contain the true reading; default 0.9.
         calibrate: calibrate the intervals on this table's own readings, some of which are hidden and predicted:
             for another site or season than that of training.
@@ -153,7 +157,7 @@ def apply_imputer(
     if every is None and queries is None:
         parts = imputer.gap_blocks(table, **_coverage(coverage))
     else:
-        parts = _answers(imputer, table, every, queries, coverage)
+        parts = _answers(imputer, table, every, queries, coverage, options)
     in_dates = parts if queries else (part.with_dates() for part in parts)
     filled, added = write_filled(table, in_dates, folder=out, readings=readings)
     if readings is not None:
@@ -168,7 +172,7 @@ def apply_forecaster(
     data: Path,
     *,
     out: Path,
-    every: float | None = None,
+    every: str | None = None,
     queries: Path | None = None,
     cutoff: str | None = None,
     coverage: float | None = None,
@@ -183,9 +187,12 @@ def apply_forecaster(
         run: folder that `raindrop forecast train` wrote.
         data: folder with the table.
         out: .parquet or .csv file for the forecasts.
-        every: forecast all sensors at regular times from the cutoff to the horizon, this far apart.
-        queries: forecast the rows of a .parquet or .csv file (sample, time, sensor).
-        cutoff: when forecasts are made, if not as in training: a time, or a column of the samples table.
+        every: forecast all sensors at regular times from the cutoff to the horizon, this far apart: a
+            number, or 30m, 1h or 1d for dates.
+        queries: forecast the rows of a .parquet or .csv file (sample, time, sensor, or the names that
+            --sample, --time and --sensor give).
+        cutoff: when forecasts are made, if not as in training: a time, a date such as 2024-01-31, or a
+            column of the samples table.
         coverage: how often the intervals contain the true reading; default 0.9.
         part: all samples, or train, val or test of the run's own split.
         unknown_sensors: what to do with readings of sensors not seen in training: error or ignore.
@@ -200,10 +207,10 @@ def apply_forecaster(
         unknown_sensors=unknown_sensors, progress=True
     )
     if cutoff is not None:
-        forecaster.set_params(cutoff=parse_cutoff(cutoff))
+        forecaster.set_params(cutoff=number_or_text(cutoff))
         forecaster.resolved()  # raises if the cutoff is invalid
     table = select_run_part(read_table(data, options), run, part, forecaster)
-    parts = _answers(forecaster, table, every, queries, coverage)
+    parts = _answers(forecaster, table, every, queries, coverage, options)
     number = write_readings(parts if queries else (part.with_dates() for part in parts), out)
     console.print(f"wrote {number:,} forecasts to {escape(str(out))}")
 
@@ -256,11 +263,11 @@ def _train(estimator: ReadingsEstimator, data: Path, out: Path, training: Traini
     if best:
         console.print(f"validation: MAE {min(best):.3f} standard deviations, readings hidden as in training")
     console.print(f"wrote the model to {escape(str(out))}")
-    console.print(f"for its errors: raindrop evaluate {escape(str(out))} {escape(str(data))}")
+    print_next(f"evaluate {quote(str(out))} {quote(str(data))}", options)
 
 
 def _check(
-    path: Path | None, every: float | None, queries: Path | None, coverage: float | None, *, may_exist: bool = False
+    path: Path | None, every: str | None, queries: Path | None, coverage: float | None, *, may_exist: bool = False
 ) -> None:
     """Raise on invalid options before anything is read.
 
@@ -281,17 +288,31 @@ def _check(
 
 
 def _answers(
-    estimator: ReadingsEstimator, table: EventTable, every: float | None, queries: Path | None, coverage: float | None
+    estimator: ReadingsEstimator,
+    table: EventTable,
+    every: str | None,
+    queries: Path | None,
+    coverage: float | None,
+    options: ReadOptions,
 ) -> Iterable[Readings]:
     """The readings for `--every`, block by block for a large table, or for `--queries`, in the order of the file."""
     from raindrop.errors import DataError
-    from raindrop.table.frame_files import read_frame
 
     if every is not None:
-        return estimator.grid_blocks(table, every, **_coverage(coverage))
+        return estimator.grid_blocks(table, number_or_text(every), **_coverage(coverage))
     if queries is None or queries.suffix not in (".parquet", ".csv") or not queries.is_file():
         raise DataError(f"{queries}: queries are a .parquet or .csv file with the columns sample, time and sensor.")
-    return [estimator.readings_at(table, read_frame(queries).frame, **_coverage(coverage))]
+    return [estimator.readings_at(table, _read_queries(queries, options), **_coverage(coverage))]
+
+
+def _read_queries(path: Path, options: ReadOptions) -> DataFrame:
+    """The queries in a file, with the standard names of columns or those that the options give."""
+    from raindrop.table.frame_files import read_frame
+
+    given = {role: getattr(options, role) for role in ("sample", "time", "sensor")}
+    frame = read_frame(path, ids=("sample", given["sample"] or "sample")).frame
+    named = {name: role for role, name in given.items() if name in frame.columns and role not in frame.columns}
+    return frame.rename(named)
 
 
 def _coverage(given: float | None) -> dict[str, float]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # torch and polars load only when a command needs them
     import numpy as np
     from numpy.typing import NDArray
 
+    from raindrop.cli.table_options import ReadOptions
     from raindrop.table.event_table import EventTable
     from raindrop.table.run_split import FoundParts
 
@@ -47,12 +48,17 @@ def load_run(
     raise ConfigError(f"{run}: the run holds {holds}; {command}, or evaluate it with 'raindrop evaluate {run} DATA'.")
 
 
-def parse_cutoff(text: str | None) -> float | str | None:
-    """The value of `--cutoff`: a number is a time, any other text is the name of a column."""
+def number_or_text(text: str | None) -> float | str | None:
+    """The value of an option that is a number, or text such as a date, a duration or the name of a column."""
     try:
         return None if text is None else float(text)
     except ValueError:
         return text
+
+
+def print_next(command: str, options: ReadOptions) -> None:
+    """The command to go on with, and the options that this table needs to be read."""
+    console.print(escape(f"next: raindrop {command}{options.as_text()}"), soft_wrap=True)
 
 
 def split_table(table: EventTable, split: str, seed: int, *, stratify: bool = True) -> dict[str, EventTable]:

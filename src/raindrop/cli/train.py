@@ -15,7 +15,7 @@ from raindrop.cli.samples import (
     console,
     drop_unlabelled,
     load_run,
-    parse_cutoff,
+    number_or_text,
     select_run_part,
     select_split_part,
     split_table,
@@ -172,7 +172,7 @@ def evaluate(
         hide_readings: for an imputer: shares of single readings to hide, such as 0.1.
         hide_blocks: for an imputer: how long each sensor is hidden at a time, in the table's time unit, such as 6 24.
         horizons: for a forecaster: compare up to this long after the cutoff, such as 6 24; default: its own.
-        cutoff: samples column with the last time that may be seen; for a forecaster also a time, by default one
+        cutoff: samples column with the last time that may be seen; for a forecaster also a time or date, by default one
             horizon before the last reading of each sample if the run has none either.
         intervals: also show 95 % bootstrap confidence intervals.
         seed: random seed of what is hidden and of the bootstrap.
@@ -180,7 +180,7 @@ def evaluate(
         out: JSON file for the metrics.
         require_signature: file with a key; the run must have been signed with it (`raindrop sign`).
     """
-    from raindrop.estimators import load
+    from raindrop.estimators import Forecaster, load
     from raindrop.estimators.readings import ReadingsEstimator
     from raindrop.files import refuse_to_overwrite, write_json
     from raindrop.table.hide import hide_random_sensors
@@ -203,12 +203,12 @@ def evaluate(
         refuse_to_overwrite(out)
     predicts_readings = isinstance(estimator, ReadingsEstimator)
     if predicts_readings:
-        table = read_table(data, options)
+        table = read_table(data, options, cutoff=None if isinstance(estimator, Forecaster) else cutoff)
     else:
         table = with_label_of(estimator, read_table(data, options, cutoff=cutoff), label)
     chosen = select_run_part(table, run, part, estimator) if split is None else select_split_part(table, split, part)
     if predicts_readings:
-        hidden = HiddenReadings(hide_readings, hide_blocks, hide_sensors, horizons, parse_cutoff(cutoff), seed)
+        hidden = HiddenReadings(hide_readings, hide_blocks, hide_sensors, horizons, number_or_text(cutoff), seed)
         return evaluate_readings(estimator, chosen, hidden, out)
     chosen = drop_unlabelled({"test": chosen}, list(task.labels))["test"]
     truth = estimator.truth(chosen)

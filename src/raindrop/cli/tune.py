@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.markup import escape
 
-from raindrop.cli.samples import console, drop_unlabelled, split_table
+from raindrop.cli.samples import console, drop_unlabelled, print_next, split_table
 from raindrop.cli.table_options import DEFAULT, TableOptions, Words, read_table, roles_as_text
 from raindrop.errors import ConfigError
 
@@ -109,11 +109,11 @@ def tune(
     console.print(f"wrote the best settings to {escape(str(out / 'best.toml'))} and a page to {escape(str(page))}")
     more = f" --task {task}" if task != "classification" else ""
     command = (
-        f"raindrop train {quote(str(data))} --model {model}{more} --preset {preset} --config "
+        f"train {quote(str(data))} --model {model}{more} --preset {preset} --config "
         f"{quote(str(out / 'best.toml'))} --split {quote(split)} --seed {seed} --out RUN"
-        f"{roles_as_text(label, statics, group)}{options.as_text()}"
+        f"{roles_as_text(label, statics, group)}"
     )
-    console.print(escape(f"next: {command}"), soft_wrap=True)
+    print_next(command, options)
 
 
 def _print_trial(trial: TrialRecord) -> None:

@@ -2,35 +2,44 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from raindrop.batch.gaps import Gaps
-from raindrop.errors import ConfigError, DataError
+from raindrop.errors import ConfigError, DataError, RaindropWarning, format_count
 from raindrop.estimators.class_graphs import class_graphs
+from raindrop.estimators.cutoffs import (
+    LARGEST,
+    Cutoff,
+    cutoffs_of,
+    from_json,
+    is_fixed,
+    last_before,
+    require_cutoff,
+    to_json,
+)
 from raindrop.estimators.inputs import require_table
 from raindrop.estimators.readings import ReadingsEstimator
 from raindrop.estimators.sender_graphs import MAX_HIDDEN, Progress, SenderEffects, sender_effects
 from raindrop.graphs.class_differences import ClassGraphs
 from raindrop.graphs.graph import SensorGraphs
 from raindrop.table.event_table import EventTable
-from raindrop.table.frames import require_columns
 from raindrop.table.hide import hold_out_future
 from raindrop.table.queries import QueryTable, spans
+from raindrop.table.query_times import time_text
 from raindrop.table.time_columns import SECONDS
-
-LARGEST = float(np.finfo(np.float64).max)  # whole numbers can be larger
 
 
 class Forecaster(ReadingsEstimator):
     """Forecast the value of any sensor up to `horizon` after a cutoff, from the readings before it only.
 
-    cutoff: the time at which forecasts are made, a number for all samples or the name of a column of the samples table;
-    by default the last reading of each sample. Readings after it are never seen. The other arguments are those of
+    cutoff: the time at which forecasts are made: a number or a date for all samples, or the name of a column of the
+    samples table; by default the last reading of each sample. Readings after it are never seen. A date (also as text,
+    in UTC if it has a time zone) needs a table that was built from date times. The other arguments are those of
     `Imputer`.
     """
 
@@ -39,7 +48,7 @@ class Forecaster(ReadingsEstimator):
         model: str = "raindrop",
         *,
         horizon: float,
-        cutoff: float | str | None = None,
+        cutoff: Cutoff = None,
         preset: str = "tuned",
         config: Mapping[str, Any] | None = None,
         seed: int = 0,
@@ -63,18 +72,8 @@ class Forecaster(ReadingsEstimator):
         """(samples,) the cutoff of each sample, in the table's time unit; later readings are not seen."""
         if self.cutoff is None:
             return spans(X)[1]
-        if isinstance(self.cutoff, str):
-            require_columns(X.samples, {"cutoff": self.cutoff}, "samples")
-            column = X.samples[self.cutoff].cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy()
-            if not np.isfinite(column).all():
-                at = int(np.argmin(np.isfinite(column)))
-                raise DataError(
-                    f"samples: '{self.cutoff}' has no finite cutoff in row {at + 1:,} (sample '{X.ids[at]}'). "
-                    f"A cutoff is a number of {X.time_unit} on the clock of the readings."
-                )
-            return column
         factor = SECONDS[getattr(self, "time_unit_", X.time_unit)] / SECONDS[X.time_unit]
-        return np.full(len(X), float(self.cutoff) * factor)
+        return cutoffs_of(self.cutoff, X, factor)
 
     def graphs(self, X: EventTable, *, seed: int = 0) -> SensorGraphs:
         """For each sample, or each window of a long one: how much worse v is forecast without the readings of u.
@@ -92,7 +91,7 @@ class Forecaster(ReadingsEstimator):
         """
         self._require_fitted()
         table = require_table(X, "sender_effects")
-        horizon = float(self.horizon) * SECONDS[self.time_unit_] / SECONDS[table.time_unit]
+        horizon = self._horizon_in(table)
         cutoffs = self.cutoffs(table) if self.cutoff is not None else spans(table)[1] - horizon
         visible, truth = hold_out_future(table, cutoffs, horizon)
         return sender_effects(self, visible, truth, seed, max_hidden=max_hidden, progress=progress)
@@ -116,7 +115,7 @@ class Forecaster(ReadingsEstimator):
 
     def _answerable(self, table: EventTable, every: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         cutoff = self.cutoffs(table)
-        return cutoff + every, cutoff + float(self.horizon) * SECONDS[self.time_unit_] / SECONDS[table.time_unit]
+        return cutoff + every, cutoff + self._horizon_in(table)
 
     def _check_arguments(self) -> None:
         if (
@@ -127,16 +126,19 @@ class Forecaster(ReadingsEstimator):
             raise ConfigError(
                 f"horizon={self.horizon!r}: the horizon must be a positive number in the table's time unit."
             )
-        if isinstance(self.cutoff, (int, float)) and not abs(self.cutoff) <= LARGEST:
-            raise ConfigError(f"cutoff={self.cutoff!r}: must be a finite time, the name of a column, or None.")
+        require_cutoff(self.cutoff)
 
     def _horizon(self) -> float | None:
         return float(self.horizon)
 
+    def _saved_cutoff(self) -> Any:
+        return to_json(self.cutoff)
+
     def _gaps(self, table: EventTable) -> Gaps:
         """Random cutoffs; half of them at the fixed cutoff if it is a number."""
-        self.cutoffs(table)  # raises if its column is missing
-        fixed = None if self.cutoff is None or isinstance(self.cutoff, str) else float(self.cutoff)
+        present = np.flatnonzero(table.count)
+        self._last_seen(table, present)  # raises if its column is missing, or if nothing lies before it
+        fixed = float(cast(float, self.cutoff)) if is_fixed(self.cutoff) else None
         return Gaps.learn(table, self.interval_, horizon=float(self.horizon), cutoff=fixed, seed=int(self.seed))
 
     def _visible(self, table: EventTable) -> EventTable:
@@ -144,10 +146,45 @@ class Forecaster(ReadingsEstimator):
         seen = np.asarray(table.time[table.rows()]) <= limit
         return table if seen.all() else table.where(seen)
 
+    def _last_seen(self, table: EventTable, samples: NDArray[np.int64]) -> NDArray[np.float64]:
+        """(s,) the last reading of these samples up to the cutoff, NaN if there is none; raises if none has any."""
+        cutoff = self.cutoffs(table)[samples]
+        last = last_before(table, samples, cutoff)
+        if len(last) and np.isnan(last).all():
+            at = samples[0]
+            raise DataError(
+                f"None of {len(samples):,} samples has a reading up to the cutoff (first: sample '{table.ids[at]}', "
+                f"cutoff {time_text(cutoff[0], table, at)}), so there is nothing to forecast from. Choose a later one."
+            )
+        return last
+
+    def _check_asked(self, table: EventTable, samples: NDArray[np.int64]) -> None:
+        last, cutoff = self._last_seen(table, samples), self.cutoffs(table)[samples]
+        horizon = self._horizon_in(table)
+        for those, problem in (
+            (np.isnan(last), "have no reading up to the cutoff, so their forecasts are not based on any of their own"),
+            (
+                cutoff - last > horizon * (1 + 1e-9),
+                f"have their last reading more than the horizon of {horizon:g} {table.time_unit} before the cutoff, so "
+                "their forecasts reach further than the model has learned",
+            ),
+        ):
+            if those.any():
+                at = samples[those][0]
+                warnings.warn(
+                    f"{format_count(int(those.sum()), len(samples), 'samples')} {problem} (first: sample "
+                    f"'{table.ids[at]}', cutoff {time_text(cutoff[those][0], table, at)}).",
+                    RaindropWarning,
+                    stacklevel=3,
+                )
+
+    def _horizon_in(self, table: EventTable) -> float:
+        """The horizon in the table's time unit."""
+        return float(self.horizon) * SECONDS[self.time_unit_] / SECONDS[table.time_unit]
+
     def _checked(self, queries: QueryTable) -> QueryTable:
         cutoff = self.cutoffs(self._checked_truth(queries).table)[queries.sample]
-        factor = SECONDS[self.time_unit_] / SECONDS[queries.table.time_unit]
-        horizon = float(self.horizon) * factor
+        horizon = self._horizon_in(queries.table)
         queries.require(
             queries.time <= cutoff + horizon * (1 + 1e-9),
             f"lie more than the horizon of {horizon:g} {queries.table.time_unit} after the cutoff",
@@ -167,9 +204,9 @@ class Forecaster(ReadingsEstimator):
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         content, arrays = super()._state()
-        return content | {"horizon": float(self.horizon), "cutoff": self.cutoff}, arrays
+        return content | {"horizon": float(self.horizon), "cutoff": self._saved_cutoff()}, arrays
 
     @classmethod
     def _restored(cls, about: Mapping[str, Any], **options: Any) -> Self:
         state = about["state"]
-        return cls(about["model"], horizon=state["horizon"], cutoff=state["cutoff"], **options)
+        return cls(about["model"], horizon=state["horizon"], cutoff=from_json(state["cutoff"]), **options)

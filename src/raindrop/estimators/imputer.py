@@ -8,32 +8,35 @@ from dataclasses import replace
 from typing import Any, Literal, Self, cast
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
-from raindrop.batch.gap_windows import HeldOutWindows
+from raindrop.batch.gap_windows import GapWindows, HeldOutWindows
 from raindrop.batch.gaps import Gaps
 from raindrop.batch.windows import Windows
 from raindrop.errors import ConfigError, DataError
 from raindrop.estimators.class_graphs import class_graphs
-from raindrop.estimators.inputs import require_table
+from raindrop.estimators.inputs import check_dates, require_table
 from raindrop.estimators.readings import ReadingsEstimator
 from raindrop.estimators.sender_graphs import MAX_HIDDEN, Progress, SenderEffects, sender_effects
 from raindrop.graphs.class_differences import ClassGraphs
 from raindrop.graphs.graph import SensorGraphs
 from raindrop.hardware import limit_threads, resolve_device
+from raindrop.models.baselines.simple_imputation import correlations
 from raindrop.table.blocks import BLOCK as BLOCK_READINGS
 from raindrop.table.blocks import blocks_of, evenly_spread, is_large
 from raindrop.table.event_table import EventTable
 from raindrop.table.growing_table import write_filled
 from raindrop.table.hide import hold_out_blocks
 from raindrop.table.queries import QueryTable, at_times, in_gaps, spans
+from raindrop.table.query_times import is_list_of_times
 from raindrop.table.readings import Readings
 from raindrop.table.time_columns import SECONDS
 from raindrop.training.scoring import scores_of
 
 BLOCK = 12.0  # length of a hidden block, in typical intervals
 MIN_HIDDEN = 100  # readings to calibrate intervals on
+MAX_CORRELATED = 300  # sensors; of more, correlations are not learned
+CORRELATED_WINDOWS = 1024  # maximum number of training windows that correlations are learned from
 MAX_TURNS = 5  # maximum rounds of hiding blocks of a small table in `sender_effects`
 
 
@@ -44,6 +47,8 @@ class Imputer(ReadingsEstimator):
     ("linear", "last", "mean", "nearest"). The other arguments are those of `Classifier`. No labels are needed. A table
     may hold thousands of short samples or one long series.
     """
+
+    correlation_: NDArray[Any] | None
 
     def __init__(
         self,
@@ -69,8 +74,9 @@ class Imputer(ReadingsEstimator):
     def fill(self, X: EventTable, at: Any = "gaps", *, out: str | os.PathLike[str] | None = None) -> EventTable:
         """The table with predicted readings added, marked in `filled`; measured readings are unchanged.
 
-        at: "gaps" (each sensor at its typical interval, wherever it was silent for longer), a list of times (used where
-        they lie within a sample), or a frame of queries (sample, time, sensor). `readings_at` also returns intervals.
+        at: "gaps" (each sensor at its typical interval, wherever it was silent for longer), a time or date or several
+        (used where they lie within a sample), or a frame of queries (sample, time, sensor). `readings_at` also returns
+        intervals.
         out: folder to write the result to, block by block if the table is large; the result is then opened from there.
         """
         if out is None:
@@ -82,12 +88,12 @@ class Imputer(ReadingsEstimator):
     def fill_readings(self, X: EventTable, at: Any = "gaps", *, coverage: float = 0.9) -> Readings:
         """The readings that `fill` adds, with intervals."""
         table = self._with_all_sensors(X)
-        if isinstance(at, str):
-            if at != "gaps":
-                raise ConfigError(f"at='{at}': must be 'gaps', a list of times, or a frame of queries.")
+        if isinstance(at, str) and at == "gaps":
             queries = in_gaps(table, self._intervals_of(table))
-        elif isinstance(at, Sequence | np.ndarray | pl.Series):
+        elif is_list_of_times(at):
             queries = at_times(table, at, self.scaler_.observed_sensors)
+        elif isinstance(at, str):
+            raise ConfigError(f"at='{at}': must be 'gaps', times or dates, or a frame of queries.")
         else:
             queries = QueryTable.from_frame(table, at)
         return self._answer(queries, coverage)
@@ -111,7 +117,7 @@ class Imputer(ReadingsEstimator):
         """
         self._require_fitted()
         table = self._on_training_sensors(require_table(X, "calibrate").measured())
-        self._check_dates(table)
+        check_dates(table, self.data_.get("dated"))
         source = HeldOutWindows(
             table,
             self.scaler_,
@@ -130,6 +136,24 @@ class Imputer(ReadingsEstimator):
             scores = scores_of(self.model_, source, resolve_device(self.device), show=self.progress)
         self._calibrate(hidden, self.task_.predict(scores), source)
         return self
+
+    def _training_source(self, table: EventTable) -> GapWindows:
+        """Also learns the correlations that the baseline "nearest" needs, when this model is evaluated."""
+        source, number = super()._training_source(table), len(self.scaler_.sensors)
+        self.correlation_ = correlations(source, number, CORRELATED_WINDOWS) if number <= MAX_CORRELATED else None
+        return source
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        content, arrays = super()._state()
+        known = {} if self.correlation_ is None else {"correlation": self.correlation_.astype(np.float32)}
+        return content, arrays | known
+
+    def _restore_state(self, content: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        super()._restore_state(content, arrays)
+        self.correlation_ = arrays.get("correlation")
+        number = len(self.scaler_.sensors)
+        if self.correlation_ is not None and self.correlation_.shape != (number, number):
+            raise ValueError("the correlations are not those of its sensors")
 
     def _on_training_sensors(self, table: EventTable) -> EventTable:
         """The table in the time unit and with the sensors of training; a large one is represented by some samples."""
@@ -207,10 +231,19 @@ class Imputer(ReadingsEstimator):
         first, last = spans(queries.table)
         start, stop = first[queries.sample], last[queries.sample]
         slack = 1e-9 * np.maximum(np.abs(start), np.abs(stop))
-        inside = (queries.time >= start - slack) & (queries.time <= stop + slack)
         queries.require(
-            inside & (queries.table.count[queries.sample] > 0),
-            "lie before the first reading of their sample or after its last",
+            queries.table.count[queries.sample] > 0,
+            "ask about a sample without readings",
+            "An imputer fills in between readings; leave these rows out.",
+        )
+        queries.require(
+            queries.time >= start - slack,
+            "lie before the first reading of their sample",
+            "An imputer fills in from the first reading to the last; ask for later times.",
+        )
+        queries.require(
+            queries.time <= stop + slack,
+            "lie after the last reading of their sample",
             "An imputer fills in between; ask a Forecaster for what comes after.",
         )
         return queries

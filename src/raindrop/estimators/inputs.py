@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -62,6 +62,25 @@ def require_table(X: Any, method: str) -> EventTable:
             "Make one with EventTable.from_frames(events, samples), from_wide, from_arrays or EventTable.read(folder)."
         )
     return X
+
+
+def kind_of_dates(table: EventTable) -> str | None:
+    """ "UTC" if the table was built from date times with a time zone, "local" from others; None without dates."""
+    zero = table.time_zero
+    if zero is None or not zero.count():
+        return None
+    return "local" if cast(pl.Datetime, zero.dtype).time_zone is None else "UTC"
+
+
+def check_dates(table: EventTable, of_training: str | None) -> None:
+    """Raise if the time of day of this table is on another clock than that of training, given as `kind_of_dates`."""
+    kind = kind_of_dates(table)
+    if of_training is not None and kind is not None and of_training != kind:
+        has, had = ("no time zone", "one") if kind == "local" else ("a time zone", "none")
+        raise DataError(
+            f"The date times of this table have {has}, and those of training had {had}, so their times of day "
+            "cannot be compared. Build the table as the training table was, or remove 'time_zero' from its samples."
+        )
 
 
 def time_window(table: EventTable) -> list[float]:

@@ -18,7 +18,7 @@ from raindrop.batch.gaps import Gaps, typical_intervals
 from raindrop.batch.windows import QueryWindows, Windows, slow_sensors
 from raindrop.errors import ConfigError, DataError, format_count
 from raindrop.estimators.base import Estimator
-from raindrop.estimators.inputs import no_holdout_warning, require_table
+from raindrop.estimators.inputs import check_dates, kind_of_dates, no_holdout_warning, require_table
 from raindrop.files import content_checksum
 from raindrop.hardware import limit_threads, resolve_device
 from raindrop.models.base import Output
@@ -26,10 +26,11 @@ from raindrop.models.registry import QUERY_MODELS
 from raindrop.table.blocks import blocks_of
 from raindrop.table.event_table import EventTable
 from raindrop.table.frames import require_columns, to_polars
-from raindrop.table.queries import QueryTable, grid_times, on_grid, spans
+from raindrop.table.queries import QueryTable, grid_times, on_grid, spans, whole_steps
+from raindrop.table.query_times import to_duration
 from raindrop.table.readings import Readings
 from raindrop.table.time_columns import SECONDS
-from raindrop.tasks.conformal import GroupedIntervals
+from raindrop.tasks.conformal import GroupedIntervals, require_coverage
 from raindrop.tasks.readings import ReadingsAt
 from raindrop.training.scoring import run_model, scores_of
 
@@ -40,14 +41,6 @@ MIN_WINDOWS = 5  # with fewer, nothing is held out
 PIECES = 8  # stretches of a window; neighbouring errors are correlated, so many short stretches are better
 DISTANCES = (1.5, 3.0, 6.0, 12.0, 24.0, 48.0, 96.0)  # groups by typical intervals to the sensor's nearest reading
 MIN_GROUP = 1000  # validation readings in each group
-
-
-def kind_of_dates(table: EventTable) -> str | None:
-    """ "UTC" if the table was built from date times with a time zone, "local" from others; None without dates."""
-    zero = table.time_zero
-    if zero is None or not zero.count():
-        return None
-    return "local" if cast(pl.Datetime, zero.dtype).time_zone is None else "UTC"
 
 
 class ReadingsEstimator(Estimator):
@@ -112,28 +105,36 @@ class ReadingsEstimator(Estimator):
         at a time when the sensor was read, that reading is hidden from the model.
         """
         table = self._with_all_sensors(X)
-        return self._answer(QueryTable.from_frame(table, queries), coverage)
+        asked = self._checked(QueryTable.from_frame(table, queries))
+        self._check_asked(table, np.unique(asked.sample))
+        return self._answer(asked, coverage)
 
-    def grid(self, X: EventTable, every: float) -> pl.DataFrame:
-        """Queries at regular times, wherever this estimator can answer them, for all sensors it was trained on."""
-        return self._on_grid(self._with_all_sensors(X), every).frame()
+    def grid(self, X: EventTable, every: Any) -> pl.DataFrame:
+        """Queries at regular times, wherever this estimator can answer them, for all sensors it was trained on.
+
+        every: as in `raindrop.grid`. An imputer is asked at whole steps, a forecaster in steps after the cutoff.
+        """
+        table = self._with_all_sensors(X)
+        return self._on_grid(table, to_duration(every, table, "every")).frame()
 
     def _on_grid(self, table: EventTable, every: float) -> QueryTable:
         start, stop = self._answerable(table, every)
         return on_grid(table, every, self.scaler_.observed_sensors, start=start, stop=stop)
 
-    def grid_blocks(self, X: EventTable, every: float, *, coverage: float = 0.9) -> Iterator[Readings]:
+    def grid_blocks(self, X: EventTable, every: Any, *, coverage: float = 0.9) -> Iterator[Readings]:
         """The answers to `grid`, one block of samples at a time, so that only one block is in memory."""
         table = self._with_all_sensors(X)
-        times = grid_times(table, every, *self._answerable(table, every))
+        step = to_duration(every, table, "every")
+        times = grid_times(table, step, *self._answerable(table, step))
         if not times.any():
             raise DataError("There are no queries: no regular time lies where readings can be predicted.")
+        self._check_asked(table, np.flatnonzero(times))
         for block in blocks_of(table, times * len(self.scaler_.observed_sensors)):
-            yield self._answer(self._on_grid(block.in_memory(), every).checked(), coverage)
+            yield self._answer(self._on_grid(block.in_memory(), step).checked(), coverage)
 
     def _answerable(self, table: EventTable, every: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """(samples,) where a grid of queries starts, and where it ends."""
-        return spans(table)
+        return whole_steps(table, every), spans(table)[1]
 
     def evaluate(self, X: EventTable, truth: Any) -> dict[str, float]:
         """Errors on known readings: a frame with the columns sample, time, sensor and value.
@@ -201,6 +202,7 @@ class ReadingsEstimator(Estimator):
         return asked, source.in_asked_order(np.concatenate(parts))
 
     def _answer(self, queries: QueryTable, coverage: float) -> Readings:
+        require_coverage(coverage)
         answers, distance = self._quantiles(self._checked(queries))
         codes = self._codes(queries)
         scale, mean = self.scaler_.scale[codes], self.scaler_.mean[codes]
@@ -232,7 +234,7 @@ class ReadingsEstimator(Estimator):
 
     def _source(self, queries: QueryTable, values: NDArray[np.float64] | None = None) -> QueryWindows:
         table = self._visible(queries.table)
-        self._check_dates(table)
+        check_dates(table, self.data_.get("dated"))
         factor = SECONDS[table.time_unit] / SECONDS[self.time_unit_]
         return QueryWindows(
             table.in_unit(self.time_unit_),
@@ -244,19 +246,12 @@ class ReadingsEstimator(Estimator):
             **self._visibility,
         )
 
-    def _check_dates(self, table: EventTable) -> None:
-        """Raise if the time of day of this table is on another clock than that of training."""
-        known, kind = self.data_.get("dated"), kind_of_dates(table)
-        if known is not None and kind is not None and known != kind:
-            has, had = ("no time zone", "one") if kind == "local" else ("a time zone", "none")
-            raise DataError(
-                f"The date times of this table have {has}, and those of training had {had}, so their times of day "
-                "cannot be compared. Build the table as the training table was, or remove 'time_zero' from its samples."
-            )
-
     def _visible(self, table: EventTable) -> EventTable:
         """The readings that the model may see."""
         return table
+
+    def _check_asked(self, table: EventTable, samples: NDArray[np.int64]) -> None:
+        """Raise if none of the samples that are asked about can be answered; warn if some cannot be answered well."""
 
     def _checked(self, queries: QueryTable) -> QueryTable:
         """The queries; raises if one cannot be answered."""
@@ -303,6 +298,10 @@ class ReadingsEstimator(Estimator):
         return {} if kind is None else {"dated": kind}
 
     def _horizon(self) -> float | None:
+        return None
+
+    def _saved_cutoff(self) -> Any:
+        """The cutoff for JSON."""
         return None
 
     def _gaps(self, table: EventTable) -> Gaps:
@@ -356,7 +355,7 @@ class ReadingsEstimator(Estimator):
 
     def _validation_source(self, table: EventTable) -> HeldOutWindows:
         """Readings hidden once, drawn as in training."""
-        self._check_dates(table)
+        check_dates(table, self.data_.get("dated"))
         table = table.in_unit(self.time_unit_)
         askable = self._held_out_rows(table)
         return HeldOutWindows(
@@ -383,7 +382,7 @@ class ReadingsEstimator(Estimator):
     # ---------------------------------------------------------------- saving
 
     def _identity(self, held_out: EventTable | None, data: Estimator | None = None, *, resumable: bool = False) -> str:
-        arguments = [type(self).__name__, self._horizon(), getattr(self, "cutoff", None)]
+        arguments = [type(self).__name__, self._horizon(), self._saved_cutoff()]
         return content_checksum([super()._identity(held_out, data, resumable=resumable), arguments])
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -6,7 +6,8 @@ Names from the data are drawn literally: a $ or _ in a name is not read as a for
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,12 @@ from raindrop.batch.host import to_numpy
 from raindrop.errors import ConfigError, DataError, MissingExtraError
 from raindrop.estimators.forecaster import Forecaster
 from raindrop.estimators.imputer import Imputer
+from raindrop.estimators.inputs import kind_of_dates
 from raindrop.estimators.samples import SampleEstimator
 from raindrop.graphs.class_differences import ClassGraphs
 from raindrop.graphs.graph import SensorGraph
 from raindrop.graphs.layout import circle_places, sensor_places
-from raindrop.report.readings.cases import Filled
+from raindrop.report.readings.cases import Filled, time_title
 from raindrop.report.readings.one_sample import sample_case
 from raindrop.report.tasks import view_of
 from raindrop.table.event_table import EventTable
@@ -187,17 +189,19 @@ def filled(
     figure = Figure(figsize=(11 if with_senders else 8, 1.9 * len(case.filled) + 1), layout="constrained")
     columns = {"ncols": 2, "width_ratios": [4, 1]} if with_senders else {"ncols": 1}
     panels = figure.subplots(len(case.filled), squeeze=False, **columns)
+    dated = not np.isnat(case.zero)
+    clock = partial(case.in_dates, time_unit=table.time_unit) if dated else np.asarray
     for row, each in zip(panels, case.filled, strict=True):
-        _draw_filled(row[0], each, *case.readings[each.sensor])
+        _draw_filled(row[0], each, *case.readings[each.sensor], clock)
         row[0].set_title(names[each.sensor], fontsize=9, loc="left", parse_math=False)
-        row[0].set_xlim(case.start, case.stop)
+        row[0].set_xlim(*clock([case.start, case.stop]))
         if with_senders:
             strongest = each.gaps[each.listed[0]].senders[:6][::-1]
             row[1].barh(range(len(strongest)), [100 * weight for _, weight in strongest], color=BLUE)
             row[1].set_yticks(range(len(strongest)), [names[code] for code, _ in strongest], fontsize=7)
             row[1].tick_params(axis="x", labelsize=7)
             _literal(row[1])
-    panels[-1, 0].set_xlabel(f"time in {table.time_unit}")
+    panels[-1, 0].set_xlabel(time_title(kind_of_dates(table) if dated else None, table.time_unit))
     if with_senders:
         panels[0, 1].set_title("informed by", fontsize=9, loc="left")
         panels[-1, 1].set_xlabel("attention in %")
@@ -205,21 +209,24 @@ def filled(
     return figure
 
 
-def _draw_filled(axes: Axes, filled: Filled, time: NDArray[Any], value: NDArray[Any]) -> None:
-    """Readings, filled values with their intervals, hidden readings; the main gap is shaded."""
+def _draw_filled(
+    axes: Axes, filled: Filled, time: NDArray[Any], value: NDArray[Any], clock: Callable[..., NDArray[Any]]
+) -> None:
+    """Readings, filled values with their intervals, hidden readings; the main gap is shaded; times by `clock`."""
     main = filled.gaps[filled.listed[0]]
-    axes.axvspan(main.start, main.stop, color="#e6ebf0", linewidth=0)
-    axes.plot(time, value, "o", color=BLUE, markersize=2.5)
+    axes.axvspan(*clock([main.start, main.stop]), color="#e6ebf0", linewidth=0)
+    moments = clock(filled.time)
+    axes.plot(clock(time), value, "o", color=BLUE, markersize=2.5)
     for gap in filled.gaps:
         at = gap.values
-        axes.plot(filled.time[at], filled.value[at], "o-", color=ORANGE, markersize=2.5, linewidth=0.9)
+        axes.plot(moments[at], filled.value[at], "o-", color=ORANGE, markersize=2.5, linewidth=0.9)
         bounded = np.isfinite(filled.low[at]) & np.isfinite(filled.high[at])
-        times, low, high = (column[at][bounded] for column in (filled.time, filled.low, filled.high))
+        times, low, high = (column[at][bounded] for column in (moments, filled.low, filled.high))
         if len(times) > 1:
             axes.fill_between(times, low, high, color=ORANGE, alpha=0.2, linewidth=0)
         else:
             axes.vlines(times, low, high, color=ORANGE, alpha=0.4, linewidth=2)
-    axes.plot(filled.time, filled.truth, "x", color=INK, markersize=4)
+    axes.plot(moments, filled.truth, "x", color=INK, markersize=4)
     axes.tick_params(labelsize=7)
 
 

@@ -3,7 +3,7 @@
 constructors.py has every way to build a table; adapters/ convert other shapes and libraries, build.py validates and
 sorts. event_table.py is the table, store.py its folder on disk, export.py writes it for other programs. Splits, hidden
 sensors and the overview of `raindrop inspect` are functions of a table. queries.py describes readings to predict,
-readings.py holds predicted readings.
+query_times.py the times and durations that a user gives for them; readings.py holds predicted readings.
 """
 
 from raindrop.table.event_table import EventTable

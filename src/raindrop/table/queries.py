@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from raindrop.errors import DataError, format_count, suggest
 from raindrop.table.blocks import blocks_of, is_large
 from raindrop.table.event_table import EventTable
 from raindrop.table.frames import require_columns, to_polars
-from raindrop.table.time_columns import describe_time_type, durations_to_numbers, numbers_to_durations, parse_times
+from raindrop.table.query_times import (
+    parse_query_times,
+    since_time_zero,
+    time_column,
+    time_text,
+    times_of_samples,
+    to_dates,
+    to_duration,
+)
+from raindrop.table.time_columns import LONGEST, SECONDS
 
 Positions = NDArray[np.int64]
 OUTAGE = 1.6  # a sensor is silent when its readings are further apart than this many typical intervals
@@ -47,8 +56,8 @@ class QueryTable:
             raise DataError("There are no queries. Give at least one row of (sample, time, sensor).")
         sample = _codes(frame["sample"], table.ids, "sample", "is not in the table")
         sensor = _codes(frame["sensor"], table.sensors, "sensor", "is not a sensor of the table")
-        parsed, as_dates = _times(frame["time"], table)
-        time = _since_time_zero(parsed, table, sample) if as_dates else parsed.fill_null(np.nan).to_numpy()
+        parsed, as_dates = parse_query_times(frame["time"], table, "queries: 'time'")
+        time = since_time_zero(parsed, table, sample) if as_dates else parsed.fill_null(np.nan).to_numpy()
         return cls(table, sample, sensor, _finite(time), as_dates).checked()
 
     def with_dates(self) -> QueryTable:
@@ -118,81 +127,90 @@ class QueryTable:
         return pl.DataFrame(
             {
                 "sample": self.table.samples["sample"].gather(self.sample),
-                "time": self._dates() if self.as_dates else self.time,
+                "time": to_dates(self.time, self.table, self.sample) if self.as_dates else self.time,
                 "sensor": pl.Series(self.table.sensors, dtype=pl.String).gather(self.sensor),
             }
         )
 
-    def _dates(self) -> pl.Series:
-        zero = cast(pl.Series, self.table.time_zero).gather(self.sample)
-        return zero + numbers_to_durations(self.time, self.table.time_unit)
-
     def _describe(self, at: Any) -> str:
         sample, sensor = self.table.ids[self.sample[at]], self.table.sensors[self.sensor[at]]
-        return f"sample '{sample}', sensor '{sensor}', time {self.time[at]:g}"
+        time = time_text(self.time[at], self.table, self.sample[at]) if self.as_dates else f"{self.time[at]:g}"
+        return f"sample '{sample}', sensor '{sensor}', time {time}"
 
 
 def grid(
-    table: EventTable,
-    every: float,
-    sensors: Sequence[str] | None = None,
-    *,
-    start: ArrayLike | None = None,
-    stop: ArrayLike | None = None,
+    table: EventTable, every: Any, sensors: Sequence[str] | None = None, *, start: Any = None, stop: Any = None
 ) -> pl.DataFrame:
     """Queries at regular times, for all sensors or for the given ones.
 
-    They cover each sample's first reading to its last, or `start` to `stop`: a time for all samples, or one for each.
+    every: the time between two queries: a number or, if the table was built from date times, also a timedelta or text
+    such as "30m", "1h" or "1d". Queries are at whole steps (`whole_steps`) from each sample's first reading to its
+    last, or begin at `start`, exactly, and end at `stop`: a time or date for all samples, or one for each. If one of
+    these is a date, the queries have date times.
     """
     return on_grid(table, every, sensors, start=start, stop=stop).frame()
 
 
 def on_grid(
-    table: EventTable,
-    every: float,
-    sensors: Sequence[str] | None = None,
-    *,
-    start: ArrayLike | None = None,
-    stop: ArrayLike | None = None,
+    table: EventTable, every: Any, sensors: Sequence[str] | None = None, *, start: Any = None, stop: Any = None
 ) -> QueryTable:
     """The same queries as `grid`, as a QueryTable."""
     names = table.sensors if sensors is None else tuple(sensors)
     chosen = _codes(pl.Series(names, dtype=pl.String), table.sensors, "sensor", "is not a sensor of the table")
-    first, last = spans(table)
-    first = first if start is None else np.broadcast_to(np.asarray(start, dtype=np.float64), first.shape)
-    last = last if stop is None else np.broadcast_to(np.asarray(stop, dtype=np.float64), last.shape)
-    number = grid_times(table, every, first, last)
+    step, as_dates = to_duration(every, table, "every"), False
+    first, last = whole_steps(table, step), spans(table)[1]
+    if start is not None:
+        first, as_dates = times_of_samples(start, table, "start")
+    if stop is not None:
+        last, stop_is_date = times_of_samples(stop, table, "stop")
+        as_dates |= stop_is_date
+    number = grid_times(table, step, first, last)
     _refuse_too_many(number.sum() * len(chosen))
     sample = np.repeat(np.arange(len(table)), number.astype(np.int64))
     rank = np.arange(len(sample)) - np.repeat(np.cumsum(number) - number, number.astype(np.int64))
-    time = first[sample] + rank * every
-    return QueryTable(table, np.repeat(sample, len(chosen)), np.tile(chosen, len(sample)), np.repeat(time, len(chosen)))
+    time = np.repeat(first[sample] + rank * step, len(chosen))
+    return QueryTable(table, np.repeat(sample, len(chosen)), np.tile(chosen, len(sample)), time, as_dates)
+
+
+def whole_steps(table: EventTable, step: float) -> NDArray[np.float64]:
+    """(samples,) the first whole step at or after each sample's first reading.
+
+    Whole steps are multiples of `step` or, if times are dates, of it since midnight (UTC if the dates have a time zone)
+    of the day of the first reading: every hour on the hour.
+    """
+    first, zero = spans(table)[0], table.time_zero
+    midnight = np.zeros(len(table))
+    if zero is not None:
+        near = np.where(np.abs(first) * SECONDS[table.time_unit] < LONGEST, first, 0.0)  # others are beyond dates
+        day = to_dates(near, table, np.arange(len(table))).dt.truncate("1d")
+        midnight = np.nan_to_num(since_time_zero(day, table))
+    with np.errstate(over="ignore", invalid="ignore"):
+        steps = midnight + np.ceil((first - midnight) / step - 1e-9) * step
+    return np.where(np.isfinite(steps), np.maximum(steps, first), first)
 
 
 def grid_times(
-    table: EventTable, every: float, first: NDArray[np.float64], last: NDArray[np.float64]
+    table: EventTable, step: float, first: NDArray[np.float64], last: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """(samples,) the number of grid times between the first and the last; 0 for a sample without readings."""
-    if not every > 0 or not np.isfinite(every):
-        raise DataError(
-            f"every={every!r}: the time between two queries must be a positive number of {table.time_unit}."
-        )
-    steps = np.floor((last - first) / every + 1e-9)
-    if not np.isfinite(steps).all():
+    present = table.count > 0
+    with np.errstate(over="ignore"):
+        steps = np.floor((last - first) / step + 1e-9)
+    if not np.isfinite(steps[present]).all():
         raise DataError("grid: start and stop must be finite times.")
-    return np.where(table.count > 0, np.maximum(steps + 1, 0), 0)
+    return np.where(present, np.maximum(steps + 1, 0), 0)
 
 
 def at_times(table: EventTable, times: Any, sensors: Sequence[str]) -> QueryTable:
     """Queries of these sensors in every sample, at those times that lie between its first and its last reading."""
-    listed = np.asarray(times).ravel()
-    if not len(listed):
+    column = time_column(times, "at")
+    if not len(column):
         raise DataError("There are no queries. Give at least one time.")
-    column = pl.Series("time", listed if listed.dtype.kind == "M" else listed.tolist())
-    parsed, as_dates = _times(column.unique().sort(), table)
+    parsed, as_dates = parse_query_times(column, table, "at: the list of times")
+    parsed = parsed.unique().sort()
     if as_dates:
         every = np.repeat(np.arange(len(table)), len(parsed))
-        time = _since_time_zero(pl.concat([parsed] * len(table)), table, every).reshape(len(table), -1)
+        time = since_time_zero(pl.concat([parsed] * len(table)), table, every).reshape(len(table), -1)
     else:
         time = np.broadcast_to(_finite(parsed.fill_null(np.nan).to_numpy()), (len(table), len(parsed)))
     chosen = _codes(pl.Series(sensors, dtype=pl.String), table.sensors, "sensor", "is not a sensor of the table")
@@ -257,6 +275,12 @@ def _spans_in_block(table: EventTable) -> tuple[NDArray[np.float64], NDArray[np.
 
 def _codes(column: pl.Series, known: Sequence[str], what: str, problem: str) -> Positions:
     names = column.cast(pl.String)
+    if names.null_count():
+        count = format_count(names.null_count(), len(names), "rows")
+        raise DataError(
+            f"queries: the {what} of {count} is missing (first: row {int(names.is_null().arg_max() or 0) + 1:,}). "
+            "Fill it in, or leave these rows out."
+        )
     codes = names.replace_strict(list(known), list(range(len(known))), default=None, return_dtype=pl.Int64)
     if codes.null_count():
         at = int(codes.is_null().arg_max() or 0)
@@ -266,32 +290,6 @@ def _codes(column: pl.Series, known: Sequence[str], what: str, problem: str) -> 
             f"{suggest(str(names[at]), known)}"
         )
     return codes.to_numpy().astype(np.int64)
-
-
-def _times(column: pl.Series, table: EventTable) -> tuple[pl.Series, bool]:
-    """The column as numbers, or as date times; and whether they are date times."""
-    if column.dtype.is_numeric():
-        return column.cast(pl.Float64), False
-    unit = f"Times are {table.time_unit} on the clock of the table's own readings."
-    looks_like_dates = column.dtype == pl.String and column.str.contains(r"^\s*\d+[-/.]\d+[-/.]\d").any()
-    if not looks_like_dates and column.dtype not in (pl.Date, pl.Datetime):
-        raise DataError(f"queries: 'time' is of type {column.dtype}, not a number. {unit}")
-    parsed = parse_times(column, table.time_unit, "queries", [])
-    zero = table.time_zero
-    if zero is None:
-        raise DataError(f"queries: 'time' holds date times, but the times of the table are numbers. {unit}")
-    if parsed.dtype != zero.dtype:
-        raise DataError(
-            f"queries: 'time' holds {describe_time_type(parsed.dtype)}, but the table was built from "
-            f"{describe_time_type(zero.dtype)}. Both must be of one kind."
-        )
-    return parsed, True
-
-
-def _since_time_zero(dates: pl.Series, table: EventTable, sample: Positions) -> NDArray[np.float64]:
-    """(q,) date times as numbers on the clocks of these samples; NaN if a sample's clock is unknown."""
-    since = dates - cast(pl.Series, table.time_zero).gather(sample)
-    return durations_to_numbers(since, table.time_unit).fill_null(np.nan).to_numpy()
 
 
 def _finite(time: NDArray[np.float64]) -> NDArray[np.float64]:

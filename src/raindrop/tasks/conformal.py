@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -149,5 +150,5 @@ class GroupedIntervals:
 
 def require_coverage(coverage: float) -> None:
     """Raise unless the coverage is between 0 and 1."""
-    if not 0 < coverage < 1:
-        raise ConfigError(f"coverage={coverage}: the share of samples to cover must lie above 0 and below 1.")
+    if not isinstance(coverage, Real) or not 0 < coverage < 1:
+        raise ConfigError(f"coverage={coverage!r}: the share to cover must lie above 0 and below 1, such as 0.9.")

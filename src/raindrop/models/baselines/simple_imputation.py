@@ -108,10 +108,16 @@ class NearestSensors(PointModel):
         return torch.where(weight.sum(1) > 0, value, own)
 
 
-def correlations(training: BatchSource, num_sensors: int) -> NDArray[np.float64]:
-    """(u, v) the correlation of readings at the same time; -1 for a sensor with itself, and for fewer than 20 pairs."""
+def correlations(training: BatchSource, num_sensors: int, most: int | None = None) -> NDArray[np.float64]:
+    """(u, v) the correlation of readings at the same time; -1 for a sensor with itself, and for fewer than 20 pairs.
+
+    most: of more windows than this, only so many are used, evenly spread.
+    """
     sums = np.zeros((5, num_sensors, num_sensors))
-    for at in np.array_split(np.arange(len(training)), max(1, len(training) // 64)):
+    windows = np.arange(len(training))
+    if most is not None and len(windows) > most:
+        windows = np.linspace(0, len(windows) - 1, most).round().astype(np.int64)
+    for at in np.array_split(windows, max(1, len(windows) // 64)):
         batch = training.batch(at)
         value = torch.zeros(batch.num_steps * batch.num_sensors).index_copy(0, batch.cell, batch.value)
         x = value.view(batch.num_steps, batch.num_sensors).double().numpy()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from raindrop.estimators.cutoffs import describe_cutoff
 from raindrop.estimators.forecaster import Forecaster
 from raindrop.estimators.readings import ReadingsEstimator
 from raindrop.report.card import Card, Rows, model_rows, setting_rows
@@ -32,11 +33,9 @@ def readings_card(
     first, last = training["window"]
     model = model_rows(estimator)
     if isinstance(estimator, Forecaster):
-        cutoff = estimator.cutoff
-        where = "the last reading of each sample" if cutoff is None else f"column '{cutoff}'"
         model += [
             ("Horizon", f"{estimator.horizon:g} {unit}"),
-            ("Cutoff", f"{cutoff:g} {unit}" if isinstance(cutoff, (int, float)) else where),
+            ("Cutoff", describe_cutoff(estimator.cutoff, unit)),
         ]
     calibrated = "calibrated on validation readings" if estimator.conformal_ is not None else "none: no validation"
     model.append(("Intervals", calibrated))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -16,6 +17,7 @@ from raindrop.report.readings.gaps import Window, missing_times
 from raindrop.table.event_table import EventTable
 from raindrop.table.queries import spans
 from raindrop.table.readings import Readings
+from raindrop.table.time_columns import SECONDS, TimeUnit
 
 Float64 = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -25,6 +27,7 @@ MAX_VALUES = 100  # filled values of a sensor in a case
 MAX_READINGS = 200  # readings of a sensor in a case
 MAX_GAPS = 12  # of a sensor in a case that can be selected
 MAX_SENDERS = 10  # of a gap
+UNKNOWN = np.datetime64("NaT", "ms")
 DRAWN_SENDERS = 3  # whose readings are also shown, and that are named at each value
 
 
@@ -73,6 +76,12 @@ class GapCase:
     readings: dict[int, tuple[Float64, Float64]]
     """Times and values of these sensors and of their strongest senders, thinned if there are many."""
     thinned: bool
+    zero: np.datetime64 = UNKNOWN
+    """The date time, in UTC if it has a time zone, that times count from; NaT if it is unknown."""
+
+    def in_dates(self, time: Any, time_unit: TimeUnit) -> NDArray[np.datetime64]:
+        """Times as date times, to the millisecond."""
+        return self.zero + np.round(np.asarray(time) * (1e3 * SECONDS[time_unit])).astype("timedelta64[ms]")
 
 
 @dataclass(eq=False)
@@ -128,7 +137,7 @@ def gap_cases(
     )
     answers = estimator.readings_at(table, queries, coverage=coverage)
     weights = sender_weights(estimator, table, queries)
-    cases = []
+    cases, zero = [], _zeros(table)
     for at, window in enumerate(windows):
         filled = [_filled(each, answers, weights) for each in asked if each.window == at]
         if filled:
@@ -137,10 +146,30 @@ def gap_cases(
             drawn, thinned = reader.drawn(window, [each.sensor for each in filled], strongest)
             cases.append(
                 GapCase(
-                    kind, window.reason, table.ids[window.sample], window.start, window.stop, filled, drawn, thinned
+                    kind,
+                    window.reason,
+                    table.ids[window.sample],
+                    window.start,
+                    window.stop,
+                    filled,
+                    drawn,
+                    thinned,
+                    zero[window.sample],
                 )
             )
     return cases
+
+
+def time_title(dates: str | None, time_unit: str) -> str:
+    """The title of a column or an axis of times; `dates` as `kind_of_dates`."""
+    return {None: f"time in {time_unit}", "local": "time", "UTC": "time (UTC)"}[dates]
+
+
+def _zeros(table: EventTable) -> NDArray[np.datetime64]:
+    """(samples,) the date time that the times of each sample count from, NaT where it is unknown."""
+    if table.time_zero is None:
+        return np.full(len(table), UNKNOWN)
+    return table.time_zero.dt.replace_time_zone(None).to_numpy().astype("datetime64[ms]")
 
 
 def sender_weights(

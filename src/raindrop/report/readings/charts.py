@@ -12,9 +12,11 @@ from bokeh.embed import json_item
 from bokeh.models import ColumnDataSource, DataRange1d, HoverTool, Range1d
 
 from raindrop.report.charts import BLUE, INK, ORANGE, base_chart, draw, history_chart
+from raindrop.report.readings.cases import time_title
 from raindrop.report.readings.content import ReadingsReport
 from raindrop.report.tasks import Chart, Series
 
+Tips = list[tuple[str, str]]
 AXIS = 70  # pixels left of a chart for numbers, so that the time axes of two charts are aligned
 
 
@@ -46,11 +48,27 @@ def _horizons(report: ReadingsReport) -> Any:
     )
 
 
+def _time_axis(report: ReadingsReport) -> dict[str, str]:
+    return {"x": time_title(report.dates, report.time_unit)} | (
+        {} if report.dates is None else {"x_axis_type": "datetime"}
+    )
+
+
+def _hover(report: ReadingsReport, points: Any, before: Tips, after: Tips) -> HoverTool:
+    """A tooltip at these points, with their time between other lines."""
+    time = "@time" if report.dates is None else "@time{%Y-%m-%d %H:%M:%S}"
+    return HoverTool(
+        renderers=[points],
+        tooltips=[*before, ("time", time), *after],
+        formatters={} if report.dates is None else {"@time": "datetime"},
+    )
+
+
 def _case(report: ReadingsReport) -> Any:
     """One sensor around a gap: its readings, filled values with intervals, and true values."""
     chart = base_chart(
         height=340,
-        x=f"time in {report.time_unit}",
+        **_time_axis(report),
         y="value",
         x_range=Range1d(start=0, end=1, name="case-x"),
         y_range=DataRange1d(range_padding=0.08),
@@ -77,10 +95,9 @@ def _case(report: ReadingsReport) -> Any:
     known = chart.scatter("time", "value", marker="x", color=INK, size=8, line_width=1.5, source=truth)
     chart.y_range.renderers = [*fills, dots, values, known]
     senders = [("informed by", "@first"), ("", "@second"), ("", "@third")] if report.passes_messages else []
-    filled_tips = [("time", "@time"), ("filled", "@value"), ("90 % interval", "@interval"), ("truth", "@truth")]
+    filled_tips = [("filled", "@value"), ("90 % interval", "@interval"), ("truth", "@truth")]
     chart.add_tools(
-        HoverTool(renderers=[values], tooltips=[*filled_tips, *senders]),
-        HoverTool(renderers=[dots], tooltips=[("time", "@time"), ("reading", "@value")]),
+        _hover(report, values, [], [*filled_tips, *senders]), _hover(report, dots, [], [("reading", "@value")])
     )
     return chart
 
@@ -89,7 +106,7 @@ def _senders(report: ReadingsReport) -> Any:
     """The readings of the strongest senders in the same period, each in its own standard deviations."""
     chart = base_chart(
         height=200,
-        x=f"time in {report.time_unit}",
+        **_time_axis(report),
         y="standard deviations",
         x_range=Range1d(start=0, end=1, name="senders-x"),
         min_border_left=AXIS,
@@ -101,7 +118,5 @@ def _senders(report: ReadingsReport) -> Any:
     curves = chart.multi_line("xs", "ys", color="color", alpha=0.5, line_width=1, source=lines)
     points = chart.scatter("time", "scaled", color="color", size=4, source=dots)
     chart.y_range.renderers = [curves, points]
-    chart.add_tools(
-        HoverTool(renderers=[points], tooltips=[("sensor", "@sensor"), ("time", "@time"), ("reading", "@value")])
-    )
+    chart.add_tools(_hover(report, points, [("sensor", "@sensor")], [("reading", "@value")]))
     return chart

@@ -24,9 +24,10 @@ from raindrop.estimators.hidden_readings import (
     with_known_sensors,
 )
 from raindrop.estimators.imputer import Imputer
+from raindrop.estimators.inputs import kind_of_dates
 from raindrop.estimators.readings import ReadingsEstimator
 from raindrop.estimators.sender_graphs import MAX_HIDDEN
-from raindrop.estimators.simple_baselines import simple_baseline
+from raindrop.estimators.simple_baselines import baseline_names, simple_baseline
 from raindrop.report.card import Card
 from raindrop.report.graph_frames import effects_picture, with_places
 from raindrop.report.graph_picture import Frame, Picture
@@ -36,6 +37,8 @@ from raindrop.report.readings.gaps import CONTEXT, LONG, Window, choose, hidden_
 from raindrop.report.readings.scores import BASELINES, ScenarioScore, compare_models, limited, score
 from raindrop.table.event_table import EventTable
 from raindrop.table.queries import spans
+from raindrop.table.query_times import time_text
+from raindrop.table.time_columns import TimeUnit
 
 HIDDEN_SHARE = 0.1  # of single readings, and of sensors
 HORIZON_SHARES = (0.25, 0.5, 1.0)
@@ -59,7 +62,7 @@ class ReadingsReport:
     epoch_metric: str | None
     """The validation metric that chose the epoch, if there was a choice."""
     sensors: tuple[str, ...]
-    time_unit: str
+    time_unit: TimeUnit
     scale: tuple[NDArray[Any], NDArray[Any]]
     """(sensors,) mean and standard deviation in training."""
     num_samples: int = 0
@@ -69,6 +72,8 @@ class ReadingsReport:
     """What could not be measured, and why."""
     cases: list[GapCase] = field(default_factory=list)
     passes_messages: bool = True
+    dates: str | None = None
+    """"UTC" or "local" if times are shown as dates, in UTC or without a time zone; None if they are numbers."""
     graph: Picture | None = None
     """Which sensors the model needs to predict which; None without data."""
 
@@ -122,6 +127,7 @@ def report_on_readings(
         num_samples=len(table),
         num_readings=table.num_readings,
         passes_messages=_passes_messages(estimator),
+        dates=_kind_of_known_dates(table),
     )
     base = replace(base, graph=_graph([estimator, *other_seeds], table, seed))
     if isinstance(estimator, Forecaster):
@@ -155,7 +161,7 @@ def _graph(models: Sequence[Any], table: EventTable, seed: int) -> Picture:
 
 def _on_gaps(base: ReadingsReport, imputer: Imputer, table: EventTable, num_cases: int, seed: int) -> ReadingsReport:
     """Hide single readings, blocks and whole sensors; cases are gaps of the table, and of the latter two."""
-    models = _with_baselines(imputer, ("linear", "last", "mean"))
+    models = _with_baselines(imputer)
     interval = intervals_of(imputer, table)
     typical = float(np.median(interval))
     codes = imputer.scaler_.sensor_codes(table, ignore_unknown=True)
@@ -211,7 +217,7 @@ def _on_forecasts(
         scenario = next(hide_future(forecaster, chosen, cutoff))
     except DataError as error:
         return replace(base, notes=[*notes, f"There is nothing to compare forecasts with. {error}"])
-    models = _with_baselines(forecaster, ("last", "mean"))
+    models = _with_baselines(forecaster)
     typical = float(np.median(intervals_of(forecaster, table)))
     comparisons = compare_models(models, limited(scenario, len(base.sensors), typical, seed))
     own = comparisons[next(iter(models))]
@@ -251,18 +257,33 @@ def at_several_cutoffs(table: EventTable, horizon: float) -> tuple[EventTable, i
         for end in last[at] - room * np.arange(number)[::-1] / number:
             start.append(int(table.start[at]))
             count.append(int(np.searchsorted(time, end, "right")))
-            names.append(name if number == 1 else f"{name} to {end:.5g} {table.time_unit}")
+            names.append(name if number == 1 else f"{name} to {_end_text(table, at, float(end))}")
             rows.append(at)
     samples = table.samples[rows].with_columns(pl.Series("sample", names))
     several = replace(table, start=np.array(start), count=np.array(count), samples=samples)
     return (several, len(names)) if len(set(names)) == len(names) else (table, len(table))
 
 
-def _with_baselines(estimator: ReadingsEstimator, names: tuple[Any, ...]) -> dict[str, ReadingsEstimator]:
+def _end_text(table: EventTable, sample: int, end: float) -> str:
+    """A time of a sample for its name: a date to the second, or a number."""
+    zero = table.time_zero
+    if zero is None or zero[sample] is None:
+        return f"{end:.5g} {table.time_unit}"
+    return time_text(end, table, sample)[: len("2024-01-31 08:15:00")]
+
+
+def _with_baselines(estimator: ReadingsEstimator) -> dict[str, ReadingsEstimator]:
     """The estimator and simple baselines, by display name."""
     own = "Raindrop" if estimator.model == "raindrop" else BASELINES.get(estimator.model, estimator.model)
-    others = {BASELINES[name]: simple_baseline(estimator, name) for name in names if name != estimator.model}
+    others = {BASELINES[name]: simple_baseline(estimator, name) for name in baseline_names(estimator)}
     return {own: estimator, **others}
+
+
+def _kind_of_known_dates(table: EventTable) -> str | None:
+    """ "UTC" or "local" if the dates of all readings are known."""
+    zero = table.time_zero
+    known = zero is not None and not (zero.is_null().to_numpy() & (table.count > 0)).any()
+    return kind_of_dates(table) if known else None
 
 
 def _passes_messages(estimator: ReadingsEstimator) -> bool:

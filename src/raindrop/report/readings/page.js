@@ -4,9 +4,21 @@ const percent = (share) => `${(100 * share).toFixed(1)} %`;
 const precise = (x) => (Math.abs(x) >= 1e-3 && Math.abs(x) < 999.5 ? x.toPrecision(3) : formatted(x)).replace("-", "−");
 const intervalText = (low, high) => (low === null || high === null ? "unknown" : `${withMinus(low)} to ${withMinus(high)}`);
 
-// A time has as many digits as tell it from others nearby.
+// Dates are milliseconds since 1970, for Bokeh's axes too; the page has them since the start of their sample.
+function toDates(each) {
+  const moved = (times) => times.map((time) => each.zero + time);
+  [each.start, each.stop] = moved([each.start, each.stop]);
+  for (const filled of each.filled) {
+    filled.time = moved(filled.time);
+    filled.gaps = filled.gaps.map(([start, stop, from, to]) => [...moved([start, stop]), from, to]);
+  }
+  for (const readings of Object.values(each.readings)) readings[0] = moved(readings[0]);
+}
+
+// A time has as many digits as tell it from others nearby; a date has seconds only where there are some.
 function timeText(time) {
   const current = data.cases[state.case], length = current.stop - current.start;
+  if (data.dated) return new Date(Math.round(time)).toISOString().replace("T", " ").slice(0, length < 10_000 ? 23 : 19).replace(/:00$/, "");
   const digits = Math.max(0, Math.min(6, 2 - Math.floor(Math.log10(length || 1))));
   return Number(time.toFixed(digits)).toLocaleString("en", { maximumFractionDigits: digits }).replace("-", "−");
 }
@@ -164,7 +176,7 @@ function showGap() {
   const error = known.reduce((sum, n) => sum + Math.abs(filled.value[n] - filled.truth[n]), 0) / known.length;
   fill(byId("case-facts"), [
     fact("Chosen as", current.reason),
-    fact("From", `${timeText(start)} ${data.unit}`), fact("Length", `${formatted(stop - start)} ${data.unit}`),
+    fact("From", data.dated ? timeText(start) : `${timeText(start)} ${data.unit}`), fact("Length", `${formatted((stop - start) / data.perUnit)} ${data.unit}`),
     fact("Values", String(at.length)),
     ...(known.length ? [fact("Hidden readings", String(known.length)), fact("MAE", `${formatted(error)} (${formatted(error / data.scale[filled.sensor])} scaled)`)] : []),
     ...(known.length && filled.low[known[0]] !== null ? [fact("In 90 % interval", `${inside.length} of ${known.length}`)] : []),
@@ -190,8 +202,8 @@ function showSenders(current, filled, listed, start, stop) {
   }));
   const total = senders.reduce((sum, each) => sum + each[1], 0);
   byId("senders-note").textContent = senders.length
-    ? `Mean attention over the values of the gap. These ${senders.length} have ${percent(Math.min(total, 1))} of it; all together have at most 100 %.`
-    : "No other sensor informed these values: none has readings nearby.";
+    ? `Mean attention over ${data.forecasts ? "these forecasts" : "the values of the gap"}. These ${senders.length} have ${percent(Math.min(total, 1))} of it; all together have at most 100 %.`
+    : `No other sensor informed these ${data.forecasts ? "forecasts" : "values"}: none has readings nearby.`;
   byId("sender-part").hidden = !drawn.length;
   const lines = { xs: [], ys: [], color: [] }, dots = { time: [], scaled: [], value: [], color: [], sensor: [] };
   for (const [sensor] of drawn) {
@@ -222,6 +234,7 @@ function step(by) {
 
 async function start() {
   Bokeh.set_log_level("error");
+  if (data.dated) data.cases.forEach(toDates);
   for (const [place, item] of Object.entries(charts)) if (exists(place)) await Bokeh.embed.embed_item(item, place);
   listen("scenario", "change", (event) => { state.scenario = Number(event.target.value); showErrors(); });
   listen("order", "change", showErrors);

@@ -13,10 +13,11 @@ from raindrop.report.graph_page import SENDERS
 from raindrop.report.graph_picture import picture_html
 from raindrop.report.numbers import digits, quantity_text, share_text
 from raindrop.report.page import render
-from raindrop.report.readings.cases import COVERAGE, Filled, GapCase
+from raindrop.report.readings.cases import COVERAGE, Filled, GapCase, time_title
 from raindrop.report.readings.charts import all_charts, has_horizons
 from raindrop.report.readings.content import ReadingsReport
 from raindrop.report.readings.scores import ScenarioScore
+from raindrop.table.time_columns import SECONDS, TimeUnit
 
 
 def error_text(value: float) -> str:
@@ -26,6 +27,7 @@ def error_text(value: float) -> str:
     return f"{value:#.3g}".rstrip(".")
 
 
+MILLISECONDS = 1e3  # per second, of dates in a browser
 HISTORY = {"mae": "MAE, in standard deviations", "rmse": "RMSE, in standard deviations"}
 METRICS = {
     "mae": ("MAE", error_text),
@@ -48,6 +50,7 @@ def page(report: ReadingsReport) -> str:
         metrics=METRICS,
         names=list(report.scores[0].metrics) if report.scores else [],
         horizons=has_horizons(report),
+        time_title=time_title(report.dates, report.time_unit),
         graph="" if report.graph is None else picture_html(report.graph),
         graph_about=SENDERS,
         history_metrics=HISTORY,
@@ -67,7 +70,10 @@ def page_data(report: ReadingsReport) -> dict[str, Any]:
         "palette": PALETTE[1:],
         "coverage": COVERAGE,
         "scenarios": [_scenario(score) for score in report.scores],
-        "cases": [_case(case) for case in report.cases],
+        "forecasts": report.forecasts,
+        "dated": report.dates is not None,
+        "perUnit": 1.0 if report.dates is None else MILLISECONDS * SECONDS[report.time_unit],
+        "cases": [_case(case, None if report.dates is None else report.time_unit) for case in report.cases],
     }
 
 
@@ -85,10 +91,14 @@ def _scenario(score: ScenarioScore) -> dict[str, Any]:
     }
 
 
-def _case(case: GapCase) -> dict[str, Any]:
+def _case(case: GapCase, dated_unit: TimeUnit | None) -> dict[str, Any]:
+    """A case; times are milliseconds since `zero`, itself since 1970, if they are shown as dates."""
     decimals = 4 - math.floor(math.log10(max(case.stop - case.start, 1e-300)))
 
     def times(values: Any) -> list[float]:
+        if dated_unit is not None:
+            since: list[float] = (case.in_dates(values, dated_unit) - case.zero).astype(np.int64).tolist()
+            return since
         rounded: list[float] = np.round(np.asarray(values, dtype=np.float64), decimals).tolist()
         return rounded
 
@@ -96,6 +106,7 @@ def _case(case: GapCase) -> dict[str, Any]:
         "kind": case.kind,
         "reason": case.reason,
         "sample": case.sample,
+        "zero": 0 if dated_unit is None else case.zero.astype(np.int64).item(),
         "start": times(case.start),
         "stop": times(case.stop),
         "thinned": case.thinned,

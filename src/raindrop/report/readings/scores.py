@@ -16,7 +16,12 @@ MAX_CELLS = 20_000_000  # compared readings x sensors; keeps a report on 1,000 s
 MIN_COMPARED = 1000  # minimum number of compared readings, whatever the number of sensors
 STRETCH = 128  # typical intervals, about the window of a model
 MIN_STRETCHES, MAX_SEEN = 16, 2_000_000  # for a very large table: stretches, and readings in them
-BASELINES = {"linear": "linear interpolation", "last": "last value", "mean": "mean of the sensor"}
+BASELINES = {
+    "linear": "linear interpolation",
+    "last": "last value",
+    "mean": "mean of the sensor",
+    "nearest": "nearest sensors",
+}
 
 
 @dataclass(frozen=True, eq=False)
