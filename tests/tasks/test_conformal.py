@@ -15,7 +15,7 @@ from raindrop.batch.scaling import Scaler
 from raindrop.errors import ConfigError
 from raindrop.estimators import Classifier, load
 from raindrop.estimators.classifier import calibration_halves
-from raindrop.tasks.conformal import ConformalIntervals, ConformalSets, GroupedIntervals, _threshold
+from raindrop.tasks.conformal import FLOOR, ConformalIntervals, ConformalSets, GroupedIntervals, _threshold
 
 
 def drawn(rng: np.random.Generator, samples: int, rare: float = 0.15) -> tuple[np.ndarray, np.ndarray]:
@@ -202,6 +202,31 @@ def test_every_group_is_covered_as_often_as_asked(coverage) -> None:
         at_once.append([((wide[:, 0] <= new) & (new <= wide[:, 1]))[group == g].mean() for g in range(4)])
     assert np.abs(np.mean(covered, axis=0) - coverage).max() < 0.015
     assert np.abs(np.mean(at_once, axis=0) - coverage).max() > 0.04
+
+
+def test_cases_of_very_different_widths_are_all_covered_although_the_quantiles_are_too_wide() -> None:
+    """Half of the cases are a hundred times as certain; shrinking all intervals by one amount would leave them none."""
+    rng = np.random.default_rng(1)
+    spread = np.where(np.arange(4000) % 2, 1.0, 0.01)
+    truth, number = rng.normal(size=4000) * spread, np.zeros(4000)
+    predicted = np.array([-3.0, -2.0, 0.0, 2.0, 3.0]) * spread[:, None]  # of levels 5, 25, 50, 75 and 95 %
+    fitted = GroupedIntervals.fit(truth[:1000], predicted[:1000], number[:1000], (), 100)
+    for coverage in (0.5, 0.9):
+        low, high = fitted.intervals(predicted[1000:], number[1000:], coverage, (0.05, 0.25, 0.5, 0.75, 0.95)).T
+        inside = (low <= truth[1000:]) & (truth[1000:] <= high)
+        for each in (0.01, 1.0):
+            assert abs(inside[spread[1000:] == each].mean() - coverage) < 0.05
+        assert (low < high).all()
+
+
+def test_intervals_of_a_pair_are_its_middle_and_the_asked_rank_of_what_was_needed() -> None:
+    truth = np.array([1.0, -2.0, 0.5, 8.0])
+    predicted = np.array([[-1.0, 0.0, 3.0], [-1.0, 0.0, 3.0], [0.5, 0.5, 0.5], [0.0, 0.0, 4.0]])
+    fitted = GroupedIntervals.fit(truth, predicted, np.zeros(4), (), 1)
+    half = [2.0, 2.0, FLOOR * 2.0, 2.0]  # the median half width is 2
+    ratio = sorted(abs(t - m) / h for t, m, h in zip(truth, (1.0, 1.0, 0.5, 2.0), half, strict=True))
+    found = fitted.intervals(np.array([[4.0, 5.0, 10.0]]), np.zeros(1), 0.6, (0.2, 0.5, 0.8))
+    np.testing.assert_allclose(found, [[7.0 - 3.0 * ratio[2], 7.0 + 3.0 * ratio[2]]], rtol=1e-6)
 
 
 def test_groups_with_too_few_cases_are_joined_with_their_neighbours() -> None:

@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 
 from raindrop.errors import ConfigError
 
+FLOOR = 0.01  # of the median half width: narrower intervals are stretched as if they had this one
+
 
 @dataclass(frozen=True, eq=False)
 class ConformalSets:
@@ -81,9 +83,7 @@ class ConformalIntervals:
     def intervals(self, predicted: NDArray[Any], coverage: float, levels: Sequence[float]) -> NDArray[np.float64]:
         """(samples, quantity, 2): low and high; infinite if there are too few validation samples for the coverage."""
         require_coverage(coverage)
-        pairs = (len(levels) + 1) // 2
-        nominal = [levels[-1 - pair] - levels[pair] for pair in range(pairs)]
-        pair = int(np.argmin(np.abs(np.array(nominal) - coverage)))
+        pair = _nearest_pair(levels, coverage)
         low = predicted[:, :, pair].astype(np.float64)
         high = predicted[:, :, len(levels) - 1 - pair].astype(np.float64)
         widen = np.array([self._margin(at, pair, coverage) for at in range(predicted.shape[1])])
@@ -101,15 +101,20 @@ class ConformalIntervals:
 
 @dataclass(frozen=True, eq=False)
 class GroupedIntervals:
-    """Intervals that are widened by group, so that easy and hard cases both have the requested coverage.
+    """Intervals that are stretched by group, so that easy and hard cases both have the requested coverage.
 
     Groups are ranges of a number that is known for every case, such as the distance to the nearest reading (conformal
-    prediction by category: Vovk et al., 2005).
+    prediction by category: Vovk et al., 2005). Within a group the predicted widths may still differ a hundredfold, so
+    intervals are stretched or shrunk by a factor, not by an amount that would suit none of them (normalised errors:
+    Papadopoulos et al., 2002). Point predictions have no width; their intervals all have the same one.
     """
 
     edges: NDArray[np.float64]  # (groups - 1,) rising; a group includes its upper edge
-    distance: NDArray[np.float32]  # (group, pair, n) as in ConformalIntervals
+    ratio: NDArray[
+        np.float32
+    ]  # (group, pair, n) rising: distance from the middle, in half widths; inf behind the cases
     count: NDArray[np.int64]  # (group,)
+    floor: NDArray[np.float64]  # (pair,) the smallest half width that counts
 
     @classmethod
     def fit(
@@ -130,22 +135,41 @@ class GroupedIntervals:
             if min(((number > above) & (number <= edge)).sum(), (number > edge).sum()) >= smallest:
                 edges.append(edge)
         group = np.searchsorted(edges, number)
-        by_group = np.full((len(truth), len(edges) + 1), np.nan)
-        by_group[np.arange(len(truth)), group] = truth
-        fitted = ConformalIntervals.fit(by_group, predicted[:, None])
-        most = int(fitted.count.max(initial=0))
-        return cls(np.array(edges), np.ascontiguousarray(fitted.distance[:, :, :most]), fitted.count)
+        middle, half = _middle_and_half(predicted)  # (n, pair)
+        floor = FLOOR * np.median(half, axis=0) if len(half) else np.zeros(half.shape[1])
+        floor = np.where(floor > 0, floor, 1.0)
+        ratio = np.abs(truth[:, None] - middle) / np.maximum(half, floor)
+        count = np.bincount(group, minlength=len(edges) + 1)
+        rising = np.full((len(edges) + 1, half.shape[1], int(count.max(initial=0))), np.inf, dtype=np.float32)
+        for at, size in enumerate(count):
+            rising[at, :, :size] = np.sort(ratio[group == at], axis=0).T
+        return cls(np.array(edges), rising, count, floor)
 
     def intervals(
         self, predicted: NDArray[Any], number: NDArray[np.float64], coverage: float, levels: Sequence[float]
     ) -> NDArray[np.float64]:
         """(n, 2): low and high of predicted quantiles (n, level); `number` is that of each case."""
-        group = np.searchsorted(self.edges, number)
-        result = np.zeros((len(predicted), 2))
-        for at in range(len(self.count)):
-            of_group = ConformalIntervals(self.distance[at : at + 1], self.count[at : at + 1])
-            result[group == at] = of_group.intervals(predicted[group == at][:, None], coverage, levels)[:, 0]
-        return result
+        require_coverage(coverage)
+        pair = _nearest_pair(levels, coverage)
+        rank = [_rank(int(size), coverage) for size in self.count]
+        known = zip(self.ratio[:, pair], self.count, rank, strict=True)
+        factor = np.array([float(ratio[k - 1]) if k <= size else np.inf for ratio, size, k in known])
+        middle, half = (column[:, pair] for column in _middle_and_half(predicted))
+        reach = factor[np.searchsorted(self.edges, number)] * np.maximum(half, self.floor[pair])
+        return np.stack([middle - reach, middle + reach], axis=-1)
+
+
+def _middle_and_half(predicted: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(n, pair) the middle and half the width of each symmetrical pair of quantiles (n, level)."""
+    pairs = (predicted.shape[1] + 1) // 2
+    low, high = (side[:, :pairs].astype(np.float64) for side in (predicted, predicted[:, ::-1]))
+    return (low + high) / 2, np.abs(high - low) / 2
+
+
+def _nearest_pair(levels: Sequence[float], coverage: float) -> int:
+    """The pair of symmetrical levels whose nominal coverage is nearest."""
+    nominal = [levels[-1 - pair] - levels[pair] for pair in range((len(levels) + 1) // 2)]
+    return int(np.argmin(np.abs(np.array(nominal) - coverage)))
 
 
 def require_coverage(coverage: float) -> None:
