@@ -5,6 +5,9 @@ python benchmarks/pictures.py gaps docs/gaps.svg                        # from t
 python benchmarks/pictures.py ranks docs/results/ranks_0.1.svg          # from the same page
 python benchmarks/pictures.py page docs/page.svg --demo demo            # from the folder of `make demo`
 python benchmarks/pictures.py stations docs/stations.svg --stations AQI36_FOLDER    # a graph on a map, one minute
+python benchmarks/pictures.py filled docs/filled.svg --stations AQI36_FOLDER --imputer RUN     # an outage, filled
+
+RUN is what `benchmarks/imputation.py AQI36_FOLDER --models raindrop --save RUN` wrote.
 """
 
 from __future__ import annotations
@@ -35,16 +38,18 @@ GAP_ROWS = {  # the beginning of a row of its first table: how it is drawn
     "GRIN": ("GRIN", "#4b7f32", 1.6),
     "Raindrop with queries": ("Raindrop", "#b4531a", 2.6),
 }
+FILLED_HOURS, FILLED_STATIONS = (960, 1200), ["001019", "001021"]  # ten days of June, two long outages
 Row = list[tuple[float, float]]
 
 
 def main() -> None:
     """Draw the picture that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("picture", choices=["hidden-sensors", "gaps", "ranks", "page", "stations"])
+    parser.add_argument("picture", choices=["hidden-sensors", "gaps", "ranks", "page", "stations", "filled"])
     parser.add_argument("out", type=Path)
     parser.add_argument("--demo", type=Path, default=Path("demo"))
     parser.add_argument("--stations", type=Path, default=Path("aqi36"))
+    parser.add_argument("--imputer", type=Path, default=Path("imputer"))
     options = parser.parse_args()
     draw = {
         "hidden-sensors": draw_hidden_sensors,
@@ -52,6 +57,7 @@ def main() -> None:
         "ranks": lambda: to_svg(rank_diagram(rank_means()), "ranks"),
         "page": lambda: draw_page(options.demo),
         "stations": lambda: draw_stations(options.stations),
+        "filled": lambda: draw_filled(options.stations, options.imputer),
     }[options.picture]
     options.out.write_text(draw(), encoding="utf-8")
 
@@ -197,6 +203,29 @@ def draw_stations(folder: Path) -> str:
     figure = plots.graph(graph, top=len(graph.edges()), title=title, positions=positions)
     figure.set_size_inches(8, 7)
     return to_svg(figure, "stations")
+
+
+def draw_filled(folder: Path, run: Path) -> str:
+    """Two outages of June, a test month, filled by a model that was trained on other months, and what was removed."""
+    import numpy as np
+    import polars as pl
+    from stations import Stations
+
+    import raindrop as rd
+    from raindrop.report import plots
+
+    stations, imputer = Stations.read(folder), rd.load(run)
+    start, stop = FILLED_HOURS
+    visible = np.full_like(stations.visible, np.nan)
+    visible[start:stop] = stations.visible[start:stop]
+    removed = np.isfinite(stations.truth) & ~np.isfinite(stations.visible)
+    removed[:start], removed[stop:] = False, False
+    truth = stations.queries(removed).with_columns(value=pl.Series(stations.truth[removed]))
+    table = stations.whole_table(np.isfinite(visible))
+    figure = plots.filled(imputer, table, table.ids[0], FILLED_STATIONS, truth=truth)
+    figure.set_size_inches(9.5, 4.6)
+    figure.suptitle("PM2.5: readings (blue), filled with 90 % intervals (orange), what was removed (x)", fontsize=10)
+    return to_svg(figure, "filled")
 
 
 def _text(x: float, y: float, text: str, size: float, colour: str, weight: str = "normal") -> str:

@@ -29,6 +29,7 @@ NETWORKS = [
 ]
 LEARNED_OTHERWISE = (
     "trees.",
+    "random_trees.",
     "robust_trees.",
     "usual",
     "missing",
