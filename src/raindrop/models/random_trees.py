@@ -143,9 +143,9 @@ class _Tree:
         self.flags[:, 1 + len(self.columns) :] = some == MISSING
         self.sums = np.stack([slope, curvature, np.ones(len(slope))]).astype(np.float32)
         everything = np.arange(len(rows))
-        self.list = [_Node(everything, self._total(everything))]
+        self.grown = [_Node(everything, self._total(everything))]
         self._grow()
-        for node in self.list:
+        for node in self.grown:
             node.value = -config.learning_rate * node.sums[0, 0] / max(node.sums[1, 0] + config.l2, 1e-12)
 
     def _total(self, rows: Rows) -> Floats:
@@ -158,7 +158,7 @@ class _Tree:
             if not waiting:
                 return
             _, at, split, missing_left = heapq.heappop(waiting)
-            node = self.list[at]
+            node = self.grown[at]
             is_left = self.flags[node.rows, 1 + split] > 0
             if missing_left:
                 is_left |= self.flags[node.rows, 1 + len(self.columns) + split] > 0
@@ -166,14 +166,14 @@ class _Tree:
             fewer = self._total(left if len(left) < len(right) else right)
             sums = (fewer, node.sums - fewer) if len(left) < len(right) else (node.sums - fewer, fewer)
             node.split, node.missing_left = split, missing_left
-            node.left, node.right = len(self.list), len(self.list) + 1
-            self.list += [_Node(rows, each, node.depth + 1) for rows, each in zip((left, right), sums, strict=True)]
+            node.left, node.right = len(self.grown), len(self.grown) + 1
+            self.grown += [_Node(rows, each, node.depth + 1) for rows, each in zip((left, right), sums, strict=True)]
             self._offer(node.left, waiting)
             self._offer(node.right, waiting)
 
     def _offer(self, at: int, waiting: list[tuple[float, int, int, bool]]) -> None:
         """Put the best split of a node among those that wait, if it gains anything."""
-        sums = self.list[at].sums
+        sums = self.grown[at].sums
         total, (left, missing) = sums[:, :1], np.split(sums[:, 1:], 2, axis=1)
         gains = np.stack([self._gain(left, total), self._gain(left + missing, total)])
         missing_left, split = divmod(int(np.argmax(gains)), len(self.columns))
@@ -188,7 +188,7 @@ class _Tree:
 
     def set_quantiles(self, residuals: Floats, weight: NDArray[np.float32] | None, level: float) -> None:
         """Leaves whose value is the quantile of this level of their residuals, for losses without curvature."""
-        for node in self.list:
+        for node in self.grown:
             of = None if weight is None else weight[node.rows]
             node.value = self.config.learning_rate * _quantile(residuals[node.rows], level, of)
 
@@ -198,7 +198,7 @@ class _Tree:
         waiting = [(0, np.arange(codes.shape[1]))]
         while waiting:
             at, rows = waiting.pop()
-            node = self.list[at]
+            node = self.grown[at]
             if node.split < 0:
                 result[rows] = node.value
                 continue
@@ -211,19 +211,19 @@ class _Tree:
 
     def nodes(self, levels: Levels, share: float) -> Nodes:
         """This tree with thresholds in the columns' own unit and `share` of its values."""
-        inner = np.array([node.split >= 0 for node in self.list])
-        split = np.array([node.split for node in self.list])
-        column, own = np.where(inner, self.columns[split], 0), np.arange(len(self.list))
+        inner = np.array([node.split >= 0 for node in self.grown])
+        split = np.array([node.split for node in self.grown])
+        column, own = np.where(inner, self.columns[split], 0), np.arange(len(self.grown))
         return Nodes(
             feature=column,
             threshold=np.array(
                 [levels.value(self.columns[k], self.codes[k]) if k >= 0 else 0.0 for k in split.tolist()]
             ),
-            missing_left=np.array([node.missing_left for node in self.list]),
-            left=np.where(inner, [node.left for node in self.list], own),
-            right=np.where(inner, [node.right for node in self.list], own),
-            value=np.where(inner, 0.0, [share * node.value for node in self.list]),
-            depth=max(node.depth for node in self.list),
+            missing_left=np.array([node.missing_left for node in self.grown]),
+            left=np.where(inner, [node.left for node in self.grown], own),
+            right=np.where(inner, [node.right for node in self.grown], own),
+            value=np.where(inner, 0.0, [share * node.value for node in self.grown]),
+            depth=max(node.depth for node in self.grown),
         )
 
 
