@@ -31,6 +31,7 @@ LEARNED_OTHERWISE = (
     "trees.",
     "random_trees.",
     "robust_trees.",
+    "robust_random_trees.",
     "usual",
     "missing",
     "weights",

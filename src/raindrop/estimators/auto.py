@@ -35,7 +35,7 @@ from raindrop.training.progress import note
 
 QUICK_TREES: dict[str, Any] = {"rounds": 400, "learning_rate": 0.08, "patience": 20}
 FIRST_TREES = 20_000  # maximum number of training samples of the first trees
-BLEND_TREES = 8  # times as long as the first trees take those of a blend, which are three kinds with more columns
+BLEND_TREES = 12  # times as long as the first trees take those of a blend, which are four sets with more columns
 NETWORK_SHARE, TRANSFORMER_SHARE = 0.45, 0.8  # of the total time, and of the time left at that point
 SECONDS_PER_FIT = 30.0  # for each fit of the network; with less time, there are fewer folds
 MIN_SECONDS = 3.0  # to train a network once; with less time left, it is skipped

@@ -3,11 +3,11 @@
     log p = sum over parts of w(m) log p_part, normalised    (the average of log-odds), or
         p = sum over parts of w(m) p_part                    (the average of probabilities),
 
-over four parts: the network, trees with the best thresholds, several forests with random thresholds (random_trees.py),
-and trees that were also grown on copies without some sensors. Random thresholds are ahead where the labels are noisy,
-the best ones where the label changes sharply at some value. m is the share of the usual sensors that a sample lacks:
-absent sensors count by how often samples have them. Trees grown on whole samples lose most where sensors fail; the
-network was trained with sensors dropped.
+over five parts: the network, trees with the best thresholds, several forests with random thresholds (random_trees.py),
+and both kinds of trees once more, also grown on copies of the samples without some sensors. Random thresholds are ahead
+where the labels are noisy, the best ones where the label changes sharply at some value. m is the share of the usual
+sensors that a sample lacks: absent sensors count by how often samples have them. Trees grown on whole samples lose most
+where sensors fail; the network was trained with sensors dropped.
 
 The weights are those with the lowest loss on validation samples, up to the m that nine in ten of them stay below, and
 for larger m on copies of them with sensors hidden; in between they change linearly. Quantities are averaged directly.
@@ -29,13 +29,13 @@ from raindrop.batch.batch import Batch
 from raindrop.batch.collate import MAX_SAMPLES, BatchSource, bounded, in_order
 from raindrop.batch.summaries import SUMMARIES
 from raindrop.models.base import DataSpec, Model, Output
-from raindrop.models.boosting import RandomTreesConfig, TreesConfig
+from raindrop.models.boosting import RandomTreesConfig, Samples, TreesConfig
 from raindrop.models.raindrop.config import RaindropConfig
 from raindrop.models.raindrop.model import Raindrop
 from raindrop.models.trees import Trees
 from raindrop.ranges import Ranged, Share
 
-PARTS = ("raindrop", "trees", "random_trees", "robust_trees")
+PARTS = ("raindrop", "trees", "random_trees", "robust_trees", "robust_random_trees")
 STEPS = 10  # weights are multiples of 1 / STEPS
 HIDDEN = 0.9  # largest share of sensors hidden from copies of validation samples
 RANGES = 4  # of the share of missing sensors in these copies, each with weights of its own
@@ -54,7 +54,7 @@ class BlendConfig(Ranged):
     random_trees: RandomTreesConfig = field(default_factory=RandomTreesConfig)
     """Settings of the trees with random thresholds, which have the summaries of the others."""
     hide_sensors: Share = 0.7
-    """Largest share of sensors hidden from the copies of samples that the robust trees are also grown on."""
+    """Largest share of sensors hidden from the copies of samples that both robust sets are also grown on."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -77,7 +77,9 @@ class Blend(Model):
         self.trees = Trees(config.trees, spec)
         random = TreesConfig(**vars(config.random_trees), summaries=config.trees.summaries)
         self.random_trees = Trees(random, spec)
-        self.robust_trees = Trees(replace(config.trees, hide_sensors=config.hide_sensors), spec)
+        self.robust_trees, self.robust_random_trees = (
+            Trees(replace(alone, hide_sensors=config.hide_sensors), spec) for alone in (config.trees, random)
+        )
         self.register_buffer("usual", torch.ones(spec.num_sensors))
         self.register_buffer("missing", torch.linspace(0, 1, RANGES + 1))
         self.register_buffer("weights", torch.eye(len(PARTS))[0].repeat(RANGES + 1, 1))
@@ -121,7 +123,7 @@ class Blend(Model):
     def _parts(self, batch: Batch, raindrop: Tensor) -> Tensor:
         """(part, b, output) the scores of each part."""
         columns = self.trees.columns(batch)
-        trees = (self.trees, self.random_trees, self.robust_trees)
+        trees = (cast(Trees, getattr(self, name)) for name in PARTS[1:])
         return torch.stack([raindrop, *(part.score_columns(columns).float() for part in trees)])
 
     def missing_share(self, batch: Batch) -> Tensor:
@@ -133,19 +135,25 @@ class Blend(Model):
 
     def prepare(self, training: BatchSource, validation: BatchSource | None, seed: int) -> None:
         """Fit the trees first, so that a problem with them shows before the network's long training."""
-        rows = self.trees.rows_of(training, seed)
-        held_out = None if validation is None else self.trees.rows_of(validation, seed)
-        self.trees.fit_rows(rows, held_out, seed)
-        self.random_trees.fit_rows(rows, held_out, seed)
+        rows = self._grow(self.trees, self.random_trees, training, validation, seed)
         counts = rows.x[:, : len(SUMMARIES) * len(self.usual) : len(SUMMARIES)]  # the first summary of each sensor
         self.usual.copy_(torch.from_numpy((counts > 0).mean(0)))
-        self.robust_trees.fit(training, validation, seed)
+        self._grow(self.robust_trees, self.robust_random_trees, training, validation, seed)
         self.raindrop.prepare(training, validation, seed)
+
+    @staticmethod
+    def _grow(one: Trees, other: Trees, training: BatchSource, validation: BatchSource | None, seed: int) -> Samples:
+        """Fit two kinds of trees on the same columns, which are returned."""
+        rows = one.rows_of(training, seed)
+        held_out = None if validation is None else one.rows_of(validation, seed)
+        for trees in (one, other):
+            trees.fit_rows(rows, held_out, seed)
+        return rows
 
     def finish(self, validation: BatchSource | None) -> dict[str, Any]:
         """Choose how to mix; the notes contain the choice and the validation metrics of the parts and of the blend."""
         if validation is None:
-            self.weights.copy_(torch.tensor([3.0, 1.0, 1.0, 1.0]).expand_as(self.weights) / 6)  # half of it is trees
+            self.weights.copy_(torch.tensor([4.0, 1.0, 1.0, 1.0, 1.0]).expand_as(self.weights) / 8)  # half is trees
             return self._notes()
         self.eval()
         with torch.inference_mode():
@@ -186,8 +194,8 @@ class Blend(Model):
 
     def _best_weights(self, scored: Scored, of_scores: bool) -> tuple[float, Tensor]:
         """The lowest loss of all mixtures that are tried, and its weights (part,)."""
-        counts = product(range(STEPS + 1), repeat=len(PARTS))
-        tried = [torch.tensor(count) / STEPS for count in counts if sum(count) == STEPS]
+        counts = (count for count in product(range(STEPS + 1), repeat=len(PARTS)) if sum(count) == STEPS)
+        tried = [torch.tensor(count) / STEPS for count in counts]
         size = scored.parts.shape[1]
         mixtures = (self.task.mix(scored.parts, weights[:, None].expand(-1, size), of_scores) for weights in tried)
         losses = [float(self.task.loss(mixed, scored.target, scored.weight)) for mixed in mixtures]

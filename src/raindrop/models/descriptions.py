@@ -33,7 +33,7 @@ MODEL_DESCRIPTIONS: dict[str, Description] = {
         "a first answer within a minute; small tables; the baseline that a network must beat",
     ),
     "blend": Description(
-        "raindrop and three kinds of trees, mixed on validation samples by how many sensors are missing",
+        "raindrop and four sets of trees, mixed on validation samples by how many sensors are missing",
         "where accuracy matters more than training time; it trains all of them",
     ),
     "seft": Description("a set function: attention over all readings of a sample, in no order", _COMPARE),
