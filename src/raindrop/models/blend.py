@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import product
 from typing import Any, cast
 
@@ -194,9 +195,7 @@ class Blend(Model):
 
     def _best_weights(self, scored: Scored, of_scores: bool) -> tuple[float, Tensor]:
         """The lowest loss of all mixtures that are tried, and its weights (part,)."""
-        counts = (count for count in product(range(STEPS + 1), repeat=len(PARTS)) if sum(count) == STEPS)
-        tried = [torch.tensor(count) / STEPS for count in counts]
-        size = scored.parts.shape[1]
+        tried, size = _mixtures(), scored.parts.shape[1]
         mixtures = (self.task.mix(scored.parts, weights[:, None].expand(-1, size), of_scores) for weights in tried)
         losses = [float(self.task.loss(mixed, scored.target, scored.weight)) for mixed in mixtures]
         best = int(np.argmin(losses))
@@ -244,6 +243,13 @@ class Scored:
         """The samples in `number` groups of equal size, from few missing sensors to many."""
         order = torch.argsort(self.missing, stable=True)
         return [self[rows] for rows in torch.tensor_split(order, number)]
+
+
+@cache
+def _mixtures() -> Tensor:
+    """(mixture, part) all weights in steps of 1 / STEPS that sum to 1."""
+    counts = [count for count in product(range(STEPS + 1), repeat=len(PARTS)) if sum(count) == STEPS]
+    return torch.tensor(counts) / STEPS
 
 
 def _with_hidden_sensors(data: BatchSource) -> Iterator[Batch]:
